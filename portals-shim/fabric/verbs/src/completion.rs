@@ -84,7 +84,7 @@ impl Verbs {
                     // What it has written is elsewhere.
                     Some(rank) if completion.opcode() == Some(Opcode::ReceiveWrite) => {
                         let (value, len) = (completion.immediate(), completion.length());
-                        self.written_like_the_last(ni, rank, value, len.into());
+                        self.handle_write_immediate(ni, rank, value, len.into());
                     }
                     Some(rank) => {
                         let immediate = completion.immediate();
@@ -156,16 +156,16 @@ impl Verbs {
             let written = matches!(record.work, Work::Write { .. }).then_some(record.peer);
             self.finish(ni, record);
             if let Some(rank) = written {
-                self.written_ended(ni, rank, index as u64);
+                self.write_ended(ni, rank, index as u64);
             }
         }
     }
 
     /// A put has had its SEND_END: acks that waited for it have their events.
     #[inline]
-    pub(super) fn written_ended(&mut self, ni: &mut Ni, rank: usize, record: u64) {
+    pub(super) fn write_ended(&mut self, ni: &mut Ni, rank: usize, record: u64) {
         if let Some(peer) = self.peer(rank) {
-            peer.written_ended(record);
+            peer.write_ended(record);
         }
         while let Some(ack) = self.peer(rank).and_then(|p| p.next_ack()) {
             ni.handle_header(&ack);

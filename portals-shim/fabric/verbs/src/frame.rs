@@ -22,7 +22,7 @@
 //! | [`Kind::RingLeft`] | – | the last one was written before |
 //! | [`Kind::ReadRequest`] | number (4), where the data is (12), length (4) | the receiver answers with the data (`proto/get_by_am.rs`) |
 //! | [`Kind::ReadResponse`] | number of the request (4), data; flag: it has none | – |
-//! | [`Kind::Written`] | length (4), descriptor (4), header | the data of a put has been written there: its events |
+//! | [`Kind::Notice`] | length (4), descriptor (4), header | the data of a put has been written there: its events |
 //!
 //! # Headers
 //!
@@ -47,7 +47,7 @@
 //! A SEND with an immediate value is a put with the header of the last put that came with one; all of it is data. The
 //! value has `credits` in its upper half and the lower half of `requests done`.
 //!
-//! An RDMA WRITE with such a value is a [`Kind::Written`] put of the data that it wrote, with the descriptor and header of
+//! An RDMA WRITE with such a value is a [`Kind::Notice`] put of the data that it wrote, with the descriptor and header of
 //! the last one that came as a frame.
 
 mod fields;
@@ -70,8 +70,8 @@ pub(super) const MESSAGE_HEAD: usize = PREFIX + HEADER;
 pub(super) const ANNOUNCEMENT: usize = MESSAGE_HEAD + 16;
 /// Bytes of a frame of a word.
 pub(super) const WORD: usize = PREFIX + 1;
-/// Most bytes of a frame that tells of a written put.
-pub(super) const WRITTEN: usize = PREFIX + 8 + PUT_ROOM;
+/// Most bytes of a notice.
+pub(super) const NOTICE: usize = PREFIX + 8 + PUT_ROOM;
 /// Bytes of a frame that tells of a ring.
 pub(super) const RING: usize = PREFIX + 8 + size_of::<Place>();
 /// Bytes of a frame that has a token and nothing else.
@@ -95,7 +95,7 @@ pub(super) enum Kind {
     Credit,
     Greeting,
     Move,
-    Written,
+    Notice,
     Ring,
     RingLeft,
     ReadRequest,
@@ -112,7 +112,7 @@ impl Kind {
         Self::Credit,
         Self::Greeting,
         Self::Move,
-        Self::Written,
+        Self::Notice,
         Self::Ring,
         Self::RingLeft,
         Self::ReadRequest,
@@ -251,7 +251,7 @@ pub(super) enum FrameError {
     #[error("no put came before this one, which has no header")]
     Headless,
     #[error("a put is said to be written where it may not be")]
-    Unwritten,
+    Notice,
     #[error("a ring of {slots} slots of {size} bytes is not one for this connection")]
     Ring { slots: u32, size: u32 },
     #[error("a ring is left that was not there, or not clean")]
@@ -306,7 +306,7 @@ pub(super) enum Body<'a> {
     Credit,
     Greeting,
     Move(u8),
-    Written {
+    Notice {
         header: Header,
         md: MdHandle,
     },
@@ -430,8 +430,8 @@ impl<'a> Writer<'a> {
         self.push_array(token.to_le_bytes());
     }
 
-    /// What is before the header of a written put.
-    pub(super) fn written(&mut self, length: u32, md: MdHandle) {
+    /// What is before the header of a notified put.
+    pub(super) fn notice(&mut self, length: u32, md: MdHandle) {
         self.push_array(length.to_le_bytes());
         self.push_array(md.raw().to_le_bytes());
     }
@@ -549,9 +549,9 @@ pub(super) fn tells_length(frame: &[u8]) -> bool {
     head_tells_length(frame.get(PREFIX..).unwrap_or_default())
 }
 
-/// The same of a frame that tells of a written put.
-pub(super) fn written_tells_length(frame: &[u8]) -> bool {
-    let head = written_head(frame).and_then(|head| head.get(4..));
+/// The same of a notice.
+pub(super) fn notice_tells_length(frame: &[u8]) -> bool {
+    let head = notice_head(frame).and_then(|head| head.get(4..));
     head_tells_length(head.unwrap_or_default())
 }
 
@@ -571,14 +571,14 @@ pub(super) fn put_head(frame: &[u8]) -> Option<usize> {
     is_put.then_some(PREFIX + 4 + 8 * words as usize + 4 * md)
 }
 
-/// Where a written put's descriptor and header are in its frame: what is the same for another put of the kind.
-pub(super) fn written_head(frame: &[u8]) -> Option<&[u8]> {
-    let is_written = *frame.first()? == Kind::Written as u8;
+/// Where a notified put's descriptor and header are in its frame: what is the same for another put of the kind.
+pub(super) fn notice_head(frame: &[u8]) -> Option<&[u8]> {
+    let is_written = *frame.first()? == Kind::Notice as u8;
     frame.get(PREFIX + 4..).filter(|_| is_written)
 }
 
-/// A put of `length` bytes, which are written, by the [`written_head`] of one that came before.
-pub(super) fn written(
+/// A put of `length` bytes, which are written, by the [`notice_head`] of one that came before.
+pub(super) fn notice(
     head: &[u8],
     length: u64,
     ends: &Ends,
@@ -590,13 +590,13 @@ pub(super) fn written(
     Ok((header, md))
 }
 
-/// Begins the frame that tells of a written put of `length` bytes with a [`written_head`] that was made before; its bytes.
+/// Begins the notice of a put of `length` bytes with a [`notice_head`] that was made before; its bytes.
 #[inline(always)]
-pub(super) fn written_again(begin: &mut [u8], length: u32, head: &[u8]) -> usize {
+pub(super) fn notice_again(begin: &mut [u8], length: u32, head: &[u8]) -> usize {
     if let Some((prefix, room)) = begin.split_first_chunk_mut::<PREFIX>()
         && let Some((told, room)) = room.split_first_chunk_mut::<4>()
     {
-        *prefix = [Kind::Written as u8, 0, 0, 0, 0, 0, 0, 0];
+        *prefix = [Kind::Notice as u8, 0, 0, 0, 0, 0, 0, 0];
         *told = length.to_le_bytes();
         let (room, words) = (room.as_chunks_mut::<4>().0, head.as_chunks::<4>().0);
         for (place, word) in room.iter_mut().zip(words) {
@@ -606,9 +606,9 @@ pub(super) fn written_again(begin: &mut [u8], length: u32, head: &[u8]) -> usize
     PREFIX + 4 + head.len()
 }
 
-/// The message that has the data of a written put with it, instead of the frame that tells of it.
-pub(super) fn unwritten(frame: &[u8], data: &[u8]) -> Option<Vec<u8>> {
-    let header = written_head(frame)?.get(4..)?;
+/// The message that has the data of a notified put with it, instead of its notice.
+pub(super) fn message_of_notice(frame: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+    let header = notice_head(frame)?.get(4..)?;
     let mut bytes = vec![0; PREFIX];
     *bytes.first_mut()? = Kind::Message as u8;
     bytes.extend_from_slice(header);
@@ -663,10 +663,10 @@ pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a
             }
         }
         Kind::Withdrawn => Body::Withdrawn { token: token()? },
-        Kind::Written => {
+        Kind::Notice => {
             let length = token()?;
-            let (header, md) = written(body, length.into(), ends)?;
-            Body::Written { header, md }
+            let (header, md) = notice(body, length.into(), ends)?;
+            Body::Notice { header, md }
         }
         Kind::Credit | Kind::Message => Body::Credit,
         Kind::Ring => {

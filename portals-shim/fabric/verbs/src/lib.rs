@@ -5,7 +5,7 @@
 //!                 ├─ yes, and nothing of ours is under way there:
 //!                 │     RDMA WRITE or READ; its completion makes SEND_END, ACK, REPLY   onesided.rs
 //!                 │     a short get: a message, where the peer's library is quicker     proto/get_by_am.rs
-//!                 ├─ one with events, a put of 2 to 8 KiB: RDMA WRITE, then the header   written.rs
+//!                 ├─ one with events, a put of 2 to 8 KiB: RDMA WRITE, then the header   proto/rma_write_send.rs
 //!                 └─ no: frame in the peer's shared receive queue, matched there        send.rs
 //!                        ├─ up to 8 KiB: the data travels with the header
 //!                        └─ more: the header says where the data is, and the target
@@ -34,7 +34,7 @@
 //! | `proto/` | protocols, and which of them carries an operation: `proto/select.rs` |
 //! | `protocols.rs` | the table of them that users see |
 //! | `send.rs` | the path of an outgoing message |
-//! | `written.rs` | puts whose data the adapters place, and whose events the owner posts |
+//! | `proto/rma_write_send.rs` | puts whose data the adapters place, and whose events the owner posts |
 //! | `completion.rs` | what the end of a request does |
 //! | `receive.rs` | what a frame from a peer does |
 //! | `ring.rs`, `ring/` | short frames that are written where a polling receiver looks |
@@ -86,7 +86,6 @@ mod trusted;
 mod verbs;
 mod watch;
 mod witness;
-mod written;
 
 pub use connect::PREFETCH;
 pub use connect::{check, chosen_gid, in_threads, in_threads_of};

@@ -727,7 +727,7 @@ impl Verbs {
                 let done = self.peer(rank).is_some_and(|p| p.says_done(index as u64));
                 record.failed |= !done;
                 self.finish(ni, record);
-                self.written_ended(ni, rank, index as u64);
+                self.write_ended(ni, rank, index as u64);
             }
         }
         for id in alone {

@@ -116,7 +116,7 @@ impl Verbs {
             self.tell(ni, portal, list);
         }
         let settled = |v: &mut Self| !v.published.is_unconfirmed(md);
-        // Long puts that come in frames meanwhile would have it shown (`written.rs`).
+        // Long puts that come in frames meanwhile would have it shown (`proto/rma_write_send.rs`).
         self.published.leaving = Some(md);
         let confirmed = self.confirmed(ni, PATIENCE, beside, settled);
         self.published.leaving = None;
@@ -171,7 +171,7 @@ impl Verbs {
         let mut asked = BTreeSet::new();
         for rank in 0..self.peers.len() {
             let same = |p: &Peer| {
-                let seen = |list| shown(list, p.writes);
+                let seen = |list| shown(list, p.notifies);
                 seen(&old).eq(seen(&list))
             };
             // Others learn the list when they connect.
@@ -211,7 +211,9 @@ impl Verbs {
         let akin = peer.session.who == Some(own);
         let its: Vec<RemoteMd> = told
             .iter()
-            .filter(|(who, md)| akin && who.admits(peer.id) && (md.events.is_none() || peer.writes))
+            .filter(|(who, md)| {
+                akin && who.admits(peer.id) && (md.events.is_none() || peer.notifies)
+            })
             .map(|(_, md)| *md)
             .collect();
         peer.send(&pool, Kind::Advertise, false, SLOT, |w| {

@@ -13,7 +13,7 @@
 //! | `peer/expected.rs` | requests whose answer is awaited |
 //! | `peer/acks.rs` | acks that came before the end of their put |
 //! | `peer/header_cache.rs` | headers that are not sent again |
-//! | `peer/written.rs` | puts whose data is written, and their message |
+//! | `peer/rma_write_send.rs` | puts whose data is written, and their message |
 //! | `peer/ring.rs` | short frames that are written where the peer looks |
 //! | `peer/credits.rs` | how many frames may leave, and what is given back |
 //! | `peer/confirm.rs` | ends of requests by the word of a witness |
@@ -62,9 +62,9 @@ mod post;
 mod queue;
 mod renewal;
 mod ring;
+mod rma_write_send;
 mod session;
 mod withdrawal;
-mod written;
 
 use super::adverts::Adverts;
 use super::frame;
@@ -77,7 +77,7 @@ use confirm::Confirm;
 use credits::Credits;
 use fabric_api::expected::Expected;
 use flight::Flying;
-use header_cache::{ReceivedHeader, ReceivedWritten, SentHeader};
+use header_cache::{ReceivedHeader, ReceivedNotice, SentHeader};
 use portals_core::{ProcessId, Transmit};
 use queue::Queued;
 use renewal::Lost;
@@ -151,9 +151,9 @@ pub(super) struct Peer {
     /// The header of the last put that was sent to the peer, and of the last that came from it.
     pub(super) sent_header: SentHeader,
     pub(super) received_header: ReceivedHeader,
-    /// The same of written puts.
-    sent_written: SentHeader,
-    pub(super) received_written: ReceivedWritten,
+    /// The same of notified puts.
+    sent_notice: SentHeader,
+    pub(super) received_notice: ReceivedNotice,
     credits: Credits,
     depth: usize,
     /// Requests under way besides marks: as many, or one less where marks need their own place.
@@ -169,7 +169,7 @@ pub(super) struct Peer {
     /// Long puts of the peer that came in frames.
     pub(super) long_puts: u32,
     /// The peer is told of descriptors that it may write although they have event queues.
-    pub(super) writes: bool,
+    pub(super) notifies: bool,
     /// Requests of the peer whose effect is complete here.
     pub(super) requests_done_here: u32,
     /// What the peer advertises, by portal.
@@ -209,11 +209,11 @@ impl Peer {
             unordered: false,
             sent_header: SentHeader::empty(),
             received_header: ReceivedHeader::NOTHING,
-            sent_written: SentHeader::empty(),
-            received_written: ReceivedWritten::NOTHING,
+            sent_notice: SentHeader::empty(),
+            received_notice: ReceivedNotice::NOTHING,
             last_framed: 0,
             long_puts: 0,
-            writes: false,
+            notifies: false,
             credits: Credits::new(lent),
             depth: depth as usize,
             max_inline: 0,

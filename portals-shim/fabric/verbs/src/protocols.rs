@@ -6,7 +6,7 @@
 //! | `get by active message` | `proto/get_by_am.rs` | a short get of such a descriptor, where the peer's library is quicker than its adapter |
 //! | `eager ring` | `ring.rs`, `peer/ring.rs` | header and data fit a slot, and the peer polls its ring; else as `eager send` |
 //! | `eager send` | `send.rs` (`eager`), `receive.rs` | they fit a receive |
-//! | `rma write, send` | `written.rs` | the peer advertises the descriptor after some long puts; data in one piece |
+//! | `rma write, send` | `proto/rma_write_send.rs` | the peer advertises the descriptor after some long puts; data in one piece |
 //! | `rndv read` | `send.rs` (`announce`), `receive.rs` | longer: the target reads it |
 //! | `eager datagram`, `eager datagrams` | `datagram/send.rs` | over datagrams: in one, or in several that the peer puts where they belong |
 

@@ -150,11 +150,11 @@ impl Verbs {
                 self.counters.bad_frames += 1;
                 tracing::warn!(peer = rank, word, "a word for datagrams on a connection");
             }
-            FrameBody::Written { header, md } => {
+            FrameBody::Notice { header, md } => {
                 if let Some(peer) = self.peer(rank) {
-                    peer.received_written.keep(bytes, &header, md);
+                    peer.received_notice.keep(bytes, &header, md);
                 }
-                self.written_put(ni, rank, &header, md);
+                self.handle_notice(ni, rank, &header, md);
             }
             FrameBody::Ring { slots, size, at } => self.ring_told(rank, at, slots, size),
             FrameBody::RingLeft => self.ring_left(rank),
@@ -193,7 +193,7 @@ impl Verbs {
                 if let Some(ack) = taken.ack {
                     self.eager(rank, &ack, |_| {});
                 }
-                self.framed_put(ni, rank, header, taken.md);
+                self.count_framed_put(ni, rank, header, taken.md);
             }
             return;
         }

@@ -15,7 +15,7 @@
 //! | `PORTOLAN_CONNECTIONS` | most connections of a rank, over the channel `auto` | half of the device's queue pairs, divided by the processors of the machine |
 //! | `PORTOLAN_RINGS` | most peers whose short frames are written where this rank looks (`ring.rs`); 0: none | 8 |
 //! | `PORTOLAN_SHORT_GETS` | `measured`, `adapter` or `asked`: who reads what short gets are for (`proto/get_by_am.rs`) | `measured` |
-//! | `PORTOLAN_WRITE_FROM` | bytes from which on puts are written into descriptors with event queues (`written.rs`); 0: none are | 2048 |
+//! | `PORTOLAN_WRITE_FROM` | bytes from which on puts are written into descriptors with event queues (`proto/rma_write_send.rs`); 0: none are | 2048 |
 
 use super::proto::select::{NOTIFY_FROM, ShortGets, Thresholds};
 use std::net::{IpAddr, Ipv6Addr};

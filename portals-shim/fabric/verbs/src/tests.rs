@@ -25,10 +25,10 @@ mod protocols;
 mod quiet;
 mod raw;
 mod rings;
+mod rma_write_send;
 mod strangers;
 mod waits;
 mod withdrawal;
-mod written;
 
 pub(crate) use fabric_testing::device;
 

@@ -1,7 +1,7 @@
 //! Acks that wait until the put that they answer has had its SEND_END (rule 27); over datagrams that is `acked_too_soon` in
 //! `datagram/receive.rs`.
 //!
-//! The data of a written put is at its target, and the target's ack under way, before the adapter here knows that the
+//! The data of a notified put is at its target, and the target's ack under way, before the adapter here knows that the
 //! write is over: that is the word of another queue, which may come later. Until then the memory belongs to the adapter.
 //!
 //! ```text
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 /// Of one peer.
 #[derive(Debug, Default)]
 pub(super) struct Acks {
-    /// Written puts that ask for an ack and have no completion, oldest first: number among the requests, and record.
+    /// Notified puts that ask for an ack and have no completion, oldest first: number among the requests, and record.
     open: VecDeque<(u32, u64)>,
     /// Acks, each with how many requests the peer had done when it sent it.
     held: VecDeque<(u32, Header)>,
@@ -48,9 +48,9 @@ impl Acks {
 }
 
 impl Peer {
-    /// The request made next is a written put with this record.
+    /// The request made next is a notified put with this record.
     #[inline]
-    pub(crate) fn written(&mut self, put: &Header, record: u64) {
+    pub(crate) fn write_sent(&mut self, put: &Header, record: u64) {
         if let Body::Put {
             ack_md: Some(_), ..
         } = put.body
@@ -71,9 +71,9 @@ impl Peer {
         holds
     }
 
-    /// The written put with this record has ended, if it is one.
+    /// The notified put with this record has ended, if it is one.
     #[inline]
-    pub(crate) fn written_ended(&mut self, record: u64) {
+    pub(crate) fn write_ended(&mut self, record: u64) {
         self.acks.ended(record);
     }
 
@@ -83,7 +83,7 @@ impl Peer {
         self.acks.next()
     }
 
-    /// Whether the peer has said that the written put with this record is done.
+    /// Whether the peer has said that the notified put with this record is done.
     pub(crate) fn says_done(&self, record: u64) -> bool {
         let mut open = self.acks.open.iter();
         open.any(|(n, id)| *id == record && is_done(*n, self.requests_done_there))
@@ -126,7 +126,7 @@ mod tests {
 
     /// Writes a put of so many bytes, with the record of that number.
     fn write(peer: &mut Peer, length: u64) {
-        peer.written(&header(length, false), length);
+        peer.write_sent(&header(length, false), length);
         peer.put_sent(&header(length, false));
     }
 
@@ -153,16 +153,16 @@ mod tests {
             assert!(peer.holds(&header(11, true)));
             assert!(lengths(&mut peer).is_empty());
             assert!(peer.says_done(11) && !peer.says_done(12) && !peer.says_done(7));
-            peer.written_ended(10);
+            peer.write_ended(10);
             assert_eq!(lengths(&mut peer), [10]);
             // One of a message that needs no completion comes behind those that wait.
             peer.put_sent(&header(13, false));
             assert!(peer.holds(&header(13, true)));
-            peer.written_ended(11);
+            peer.write_ended(11);
             assert_eq!(lengths(&mut peer), [11, 13]);
             assert!(!peer.holds(&header(9, true)), "request 12 is not done");
             peer.requests_done_there = sent.wrapping_add(4);
-            peer.written_ended(12);
+            peer.write_ended(12);
             assert!(!peer.holds(&header(12, true)), "its end came first");
         }
     }
@@ -174,7 +174,7 @@ mod tests {
         if let Body::Put { ack_md, .. } = &mut silent.body {
             *ack_md = None;
         }
-        peer.written(&silent, 1);
+        peer.write_sent(&silent, 1);
         peer.put_sent(&silent);
         peer.requests_done_there = 6;
         assert!(!peer.holds(&header(8, true)));

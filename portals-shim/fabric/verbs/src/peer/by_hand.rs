@@ -29,7 +29,7 @@ fn is_request(bytes: &[u8]) -> bool {
     };
     match frame::parse(bytes, &nobody) {
         Ok((_, Body::Message { header, .. } | Body::Announce { header, .. })) => asks(&header),
-        Ok((_, Body::Written { .. })) => true,
+        Ok((_, Body::Notice { .. })) => true,
         Ok(_) | Err(_) => false,
     }
 }
@@ -52,7 +52,7 @@ impl Peer {
         self.credits = before;
         self.credits.spend();
         self.sent_header.forget();
-        self.sent_written.forget();
+        self.sent_notice.forget();
         if request {
             self.requests_sent = self.requests_sent.wrapping_add(1);
             self.framed();

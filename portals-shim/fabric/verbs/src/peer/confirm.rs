@@ -59,7 +59,7 @@ impl Peer {
         let theirs = Witness::read_from(end);
         self.room = self.depth.saturating_sub(1);
         self.sent_header = super::SentHeader::NEVER;
-        self.sent_written = super::SentHeader::NEVER;
+        self.sent_notice = super::SentHeader::NEVER;
         match &mut self.confirm {
             Some(confirm) => confirm.theirs = theirs,
             None => {
@@ -108,7 +108,7 @@ impl Peer {
             Flying::Credit => id == CREDIT,
             Flying::Read { id: own, .. }
             | Flying::Ahead { id: own, .. }
-            | Flying::Whole { id: own, .. }
+            | Flying::WriteImmediate { id: own, .. }
             | Flying::Write { id: own, .. } => *own == id,
             Flying::Small { .. } | Flying::Buffered(_) | Flying::Mark => false,
         };
@@ -156,7 +156,7 @@ impl Peer {
             Flying::Small { .. } => (Confirmed::Plain, false),
             Flying::Read { id: own, .. } => (Confirmed::Record(own), own == id),
             Flying::Ahead { id: own, .. }
-            | Flying::Whole { id: own, .. }
+            | Flying::WriteImmediate { id: own, .. }
             | Flying::Write { id: own, .. } => (Confirmed::Record(own), false),
         })
     }

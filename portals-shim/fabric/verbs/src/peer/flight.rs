@@ -41,9 +41,9 @@ pub(super) enum Flying {
         id: u64,
         silent: bool,
     },
-    /// A written put and its message in one request; the frame of so many bytes that would tell of it is kept in
+    /// A notified put and its message in one request; its notice of so many bytes is kept in
     /// `copies`.
-    Whole {
+    WriteImmediate {
         transfer: Transfer,
         id: u64,
         len: usize,
@@ -64,7 +64,7 @@ impl Flying {
             Self::Credit | Self::Mark => 0,
             Self::Read { transfer, .. }
             | Self::Ahead { transfer, .. }
-            | Self::Whole { transfer, .. } => transfer.local.len,
+            | Self::WriteImmediate { transfer, .. } => transfer.local.len,
             Self::Write { len, .. } => *len,
         }
     }
@@ -162,7 +162,9 @@ impl Peer {
                 self.flying.pop_front();
                 Some(id)
             }
-            Some(Flying::Read { id, .. } | Flying::Whole { id, .. }) if *id == completed => {
+            Some(Flying::Read { id, .. } | Flying::WriteImmediate { id, .. })
+                if *id == completed =>
+            {
                 self.flying.pop_front();
                 Some(completed)
             }

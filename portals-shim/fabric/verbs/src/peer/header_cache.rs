@@ -67,12 +67,12 @@ impl ReceivedHeader {
 
 /// The descriptor and header of the last written put that was told of by a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReceivedWritten {
+pub(crate) struct ReceivedNotice {
     header: ReceivedHeader,
     md: MdHandle,
 }
 
-impl ReceivedWritten {
+impl ReceivedNotice {
     pub(super) const NOTHING: Self = Self {
         header: ReceivedHeader::NOTHING,
         md: MdHandle::from_raw(0),
@@ -83,7 +83,7 @@ impl ReceivedWritten {
         if let Body::Put { .. } = header.body {
             let header = ReceivedHeader {
                 put: Some(*header),
-                sized: frame::written_tells_length(frame),
+                sized: frame::notice_tells_length(frame),
             };
             *self = Self { header, md };
         }
@@ -379,7 +379,7 @@ mod tests {
         }
     }
 
-    /// A written put without a frame is read as if it had come with the frame before, whose length was that of its data or
+    /// A notified put without a frame is read as if it had come with the frame before, whose length was that of its data or
     /// was told.
     #[test]
     fn a_written_put_without_a_frame_is_read_as_one_with_the_frame_before() {
@@ -388,7 +388,7 @@ mod tests {
             source: ProcessId::new(0, 2),
             who: (3, 4),
         };
-        let mut received = ReceivedWritten::NOTHING;
+        let mut received = ReceivedNotice::NOTHING;
         assert!(matches!(
             received.again(8, &ends),
             Err(FrameError::Headless)
@@ -396,23 +396,23 @@ mod tests {
         for (md, told, next) in [(7, 4096, 4096), (7, 4096, 2048), (9, 5000, 8192)] {
             let md = MdHandle::from_raw(md);
             let mut bytes = vec![0; 128];
-            let mut writer = Writer::new(&mut bytes, Kind::Written, false);
-            writer.written(4096, md);
+            let mut writer = Writer::new(&mut bytes, Kind::Notice, false);
+            writer.notice(4096, md);
             writer.header(&put(6, 4, told), 4096);
             let len = writer.len();
             bytes.truncate(len);
-            let Ok((_, frame::Body::Written { header, md: read })) = frame::parse(&bytes, &ends)
+            let Ok((_, frame::Body::Notice { header, md: read })) = frame::parse(&bytes, &ends)
             else {
-                panic!("no frame that tells of a written put");
+                panic!("no notice");
             };
             assert_eq!(read, md);
             received.keep(&bytes, &header, md);
-            let head = frame::written_head(&bytes).unwrap();
-            let whole = frame::written(head, next, &ends).unwrap();
+            let head = frame::notice_head(&bytes).unwrap();
+            let whole = frame::notice(head, next, &ends).unwrap();
             assert_eq!(received.again(next as usize, &ends), Ok(whole));
             // The frame that would tell of it, from the bytes that are kept of the one before.
             let mut again = [0xff; 128];
-            let len = frame::written_again(&mut again, 4096, head);
+            let len = frame::notice_again(&mut again, 4096, head);
             assert_eq!(again[..len], bytes);
         }
     }

@@ -36,7 +36,7 @@ impl Peer {
 
     pub(super) fn refused(&mut self, error: &PostError) {
         self.sent_header.forget();
-        self.sent_written.forget();
+        self.sent_notice.forget();
         tracing::warn!(peer = self.id.nid, %error, "connection broken");
         self.broken = true;
     }

@@ -22,8 +22,8 @@ pub(super) enum Lost {
         transfer: Transfer,
         id: u64,
     },
-    /// A written put; the frame that would tell of it.
-    Whole {
+    /// A notified put; the frame of its notice.
+    WriteImmediate {
         transfer: Transfer,
         id: u64,
         frame: Vec<u8>,
@@ -48,19 +48,19 @@ impl Peer {
         let back = self.flying.len() + 1;
         let at = (self.next_copy + self.depth).saturating_sub(back) % self.depth.max(1);
         let copy = |len| Some(self.copies.get(at)?.get(..len)?.to_vec());
-        // A written put goes another way then.
+        // A notified put goes another way then.
         let follows = self.flying.front().and_then(|next| match next {
             Flying::Small { len, .. } => self.copies.get((at + 1) % self.depth.max(1))?.get(..*len),
             _ => None,
         });
-        let is_written = follows.is_some_and(|frame| frame::written_head(frame).is_some());
+        let is_written = follows.is_some_and(|frame| frame::notice_head(frame).is_some());
         let lost = match flying {
             Flying::Small { len, .. } => match copy(len) {
                 Some(frame) => Lost::Frame(frame),
                 None => return,
             },
-            Flying::Whole { transfer, id, len } => match copy(len) {
-                Some(frame) => Lost::Whole {
+            Flying::WriteImmediate { transfer, id, len } => match copy(len) {
+                Some(frame) => Lost::WriteImmediate {
                     transfer,
                     id,
                     frame,
@@ -116,10 +116,10 @@ impl Peer {
         self.max_inline = (inline as usize).min(COPY);
         self.copies.resize(self.depth, [0; COPY]);
         self.sent_header.forget();
-        self.sent_written.forget();
+        self.sent_notice.forget();
         self.confirm_anew();
         self.withdrawn.clear();
-        self.writes = false;
+        self.notifies = false;
         self.leave_ring();
         // What is sent again travels in frames.
         self.last_framed = self.requests_sent;
@@ -128,7 +128,7 @@ impl Peer {
         self.session.met = true;
         self.adverts.clear();
         self.credits.renew(granted);
-        let is_frame = |lost: &Lost| matches!(lost, Lost::Frame(_) | Lost::Whole { .. });
+        let is_frame = |lost: &Lost| matches!(lost, Lost::Frame(_) | Lost::WriteImmediate { .. });
         let frames = self.lost.iter().filter(|l| is_frame(l)).count() as u32;
         let first = self.frames_sent.wrapping_sub(frames);
         // A peer cannot have had more than was sent.
@@ -157,10 +157,10 @@ impl Peer {
                 Lost::Frame(_) if at < done => {}
                 Lost::Frame(bytes) => again.push_back(Queued::Frame { bytes }),
                 Lost::Read { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
-                Lost::Ahead { id, .. } | Lost::Whole { id, .. } if at < done => {
+                Lost::Ahead { id, .. } | Lost::WriteImmediate { id, .. } if at < done => {
                     ended.push(Ended { id, failed: false });
                 }
-                Lost::Whole {
+                Lost::WriteImmediate {
                     transfer,
                     id,
                     frame,
@@ -182,7 +182,7 @@ impl Peer {
             Queued::Frame { bytes } => !frame::is_of_rings(bytes),
             _ => true,
         });
-        self.queue = super::written::as_messages(again, &mut ended);
+        self.queue = super::rma_write_send::as_messages(again, &mut ended);
         ended
     }
 }

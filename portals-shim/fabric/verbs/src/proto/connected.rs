@@ -50,7 +50,7 @@ impl PeerState for Connected<'_> {
 
     #[inline(always)]
     fn may_notify(&self) -> bool {
-        self.peer.may_write()
+        self.peer.may_notify()
     }
 
     #[inline(always)]

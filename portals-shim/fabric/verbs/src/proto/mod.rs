@@ -5,6 +5,7 @@
 //! | `select.rs` | which protocol an operation goes by: the only chooser |
 //! | `rma_write.rs` | puts that the adapters make alone |
 //! | `rma_read.rs` | gets that the adapters make alone |
+//! | `rma_write_send.rs` | puts that the adapters make, and whose events the owner posts |
 //! | `get_by_am.rs`, `get_by_am/` | short gets that the peer's library answers |
 //! | `offload.rs`, `offload/` | those of the adapters that are one request, while they are under way |
 //! | `op.rs`, `connected.rs` | what the choice sees of the operation, and of the peer |
@@ -15,6 +16,7 @@ pub(crate) mod offload;
 pub(crate) mod op;
 mod rma_read;
 mod rma_write;
+mod rma_write_send;
 pub(crate) mod select;
 
 use crate::peer::Fill;
@@ -58,7 +60,8 @@ impl Verbs {
                 .is_some_and(|(data, _)| self.rma_write_now(rank, header, data, (remote, acks))),
             Protocol::RmaWriteSend { remote, md } => {
                 let piece = piece.filter(|_| put.lend && ni.has_room());
-                let number = piece.and_then(|p| self.write_put_now(rank, header, p, (remote, md)));
+                let number =
+                    piece.and_then(|p| self.rma_write_send_now(rank, header, p, (remote, md)));
                 return number.map_or(Outcome::Declined, Outcome::Lent);
             }
             Protocol::RndvRead | Protocol::RmaRead(_) | Protocol::GetByAm(_) => false,
@@ -91,7 +94,9 @@ impl Verbs {
             Protocol::RmaRead(remote) | Protocol::GetByAm(remote) => {
                 self.start_rma_read(ni, rank, tx, remote)
             }
-            Protocol::RmaWriteSend { remote, md } => self.write_put(ni, rank, tx, remote, md),
+            Protocol::RmaWriteSend { remote, md } => {
+                self.start_rma_write_send(ni, rank, tx, remote, md)
+            }
             Protocol::Eager | Protocol::RndvRead => false,
         };
         match protocol {

@@ -78,8 +78,8 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
     let token = |kind, token| frame(kind, |w| w.token(token));
     let loud = raws[TARGET].loud_md;
     let written = |md, len| {
-        frame(Kind::Written, |w| {
-            w.written(len, md);
+        frame(Kind::Notice, |w| {
+            w.notice(len, md);
             w.header(&good, len.into());
         })
     };
@@ -119,7 +119,7 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
         ("a put written where it may not be", written(loud, 8)),
         (
             "no header of what is written",
-            frame(Kind::Written, |w| w.written(8, loud)),
+            frame(Kind::Notice, |w| w.notice(8, loud)),
         ),
     ];
     let mut expected = 0;
@@ -137,7 +137,7 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
     until(&mut raws, "no header", |r| {
         bad_frames(&r[TARGET]) == expected
     });
-    raws[EVIL].say_written(TARGET);
+    raws[EVIL].say_write_immediate(TARGET);
     expected += 1;
     until(&mut raws, "no descriptor", |r| {
         bad_frames(&r[TARGET]) == expected
@@ -229,8 +229,8 @@ fn device_a_peer_tells_of_what_it_may_not_write() {
         ("a get", loud, a_get),
     ];
     for (n, (what, md, header)) in (1..).zip(lies) {
-        let bytes = frame(Kind::Written, |w| {
-            w.written(header.payload_len() as u32, md);
+        let bytes = frame(Kind::Notice, |w| {
+            w.notice(header.payload_len() as u32, md);
             w.header(&header, header.payload_len());
         });
         raws[EVIL].say(TARGET, &bytes);
@@ -238,8 +238,8 @@ fn device_a_peer_tells_of_what_it_may_not_write() {
     }
     // One that is not told of the descriptor.
     let honest = raws[OTHER].header(target, LOUD, 4096, 1);
-    let bytes = frame(Kind::Written, |w| {
-        w.written(4096, loud);
+    let bytes = frame(Kind::Notice, |w| {
+        w.notice(4096, loud);
         w.header(&honest, 4096);
     });
     raws[OTHER].say(TARGET, &bytes);

@@ -223,7 +223,7 @@ impl Raw {
     }
 
     /// Says that nothing was written, like the last time.
-    pub(super) fn say_written(&mut self, rank: usize) {
+    pub(super) fn say_write_immediate(&mut self, rank: usize) {
         let nowhere = Remote {
             address: 0,
             rkey: 0,

@@ -27,13 +27,13 @@ use std::collections::VecDeque;
 impl Peer {
     /// Whether a put may be written now.
     #[inline]
-    pub(crate) fn may_write(&self) -> bool {
+    pub(crate) fn may_notify(&self) -> bool {
         let since = self.requests_done_there.wrapping_sub(self.last_framed);
         since < 1 << 31
             && self.queue.is_empty()
             && self.credits.any()
             && self.flying.len() + self.batch.len() + 2 <= self.room
-            && self.max_inline >= frame::WRITTEN
+            && self.max_inline >= frame::NOTICE
             && self.is_open()
     }
 
@@ -43,9 +43,9 @@ impl Peer {
         self.last_framed = self.requests_sent;
     }
 
-    /// Posts a put that [`Peer::may_write`], into the peer's descriptor `md`. What is done when the memory is free has the
+    /// Posts a put that [`Peer::may_notify`], into the peer's descriptor `md`. What is done when the memory is free has the
     /// record `id`.
-    pub(crate) fn post_written(
+    pub(crate) fn post_write_send(
         &mut self,
         transfer: Transfer,
         id: u64,
@@ -55,9 +55,9 @@ impl Peer {
         self.flush();
         let length = header.payload_len() as u32;
         let to = md.raw().to_le_bytes();
-        let known = self.sent_written.bytes_of(header);
+        let known = self.sent_notice.bytes_of(header);
         if !known.is_some_and(|head| head.starts_with(&to))
-            && !self.is_told_of(header, length, md, (transfer, id))
+            && !self.notice_is_cached(header, length, md, (transfer, id))
         {
             return;
         }
@@ -65,13 +65,13 @@ impl Peer {
         let Some(qp) = &self.qp else { return };
         let posted = transfer.post_whole(qp, id, value);
         // For a new connection, if this one breaks: made while the data is under way.
-        let head = self.sent_written.header();
+        let head = self.sent_notice.header();
         let len = match self.copies.get_mut(self.next_copy) {
-            Some(place) => frame::written_again(place, length, head),
+            Some(place) => frame::notice_again(place, length, head),
             None => 0,
         };
         match posted {
-            Ok(()) => self.posted(Flying::Whole { transfer, id, len }),
+            Ok(()) => self.posted(Flying::WriteImmediate { transfer, id, len }),
             Err(error) => {
                 let place = self.copies.get(self.next_copy);
                 let frame = place.and_then(|p| p.get(..len)).map(<[u8]>::to_vec);
@@ -83,7 +83,7 @@ impl Peer {
 
     /// Whether the peer keeps the header of a put for `md` and takes it for this one; if not, the put is posted, and a
     /// frame with its header.
-    fn is_told_of(
+    fn notice_is_cached(
         &mut self,
         header: &Header,
         length: u32,
@@ -93,16 +93,16 @@ impl Peer {
         let Some(place) = self.copies.get_mut(self.next_copy) else {
             return false;
         };
-        let mut writer = Writer::new(place, Kind::Written, false);
-        writer.written(length, md);
+        let mut writer = Writer::new(place, Kind::Notice, false);
+        writer.notice(length, md);
         writer.header(header, length.into());
         let len = writer.len();
-        let head = frame::written_head(&place[..len]).unwrap_or_default();
-        if self.sent_written.header() == head {
-            self.sent_written.remember_kept(header);
+        let head = frame::notice_head(&place[..len]).unwrap_or_default();
+        if self.sent_notice.header() == head {
+            self.sent_notice.remember_kept(header);
             return true;
         }
-        self.sent_written.keep(head);
+        self.sent_notice.keep(head);
         let frame = *place;
         self.ahead = Some(ahead);
         let behind = self.place_of_frame();
@@ -124,7 +124,7 @@ pub(super) fn as_messages(queue: VecDeque<Queued>, ended: &mut Vec<Ended>) -> Ve
         {
             let mut data = Vec::new();
             MEMORY.gather(&[transfer.local], &mut data);
-            if let Some(bytes) = frame::unwritten(bytes, &data) {
+            if let Some(bytes) = frame::message_of_notice(bytes, &data) {
                 ended.push(Ended {
                     id: *id,
                     failed: false,

@@ -1,25 +1,31 @@
-//! Puts to descriptors with an event queue whose data the adapters place: an RDMA WRITE, and behind it on the same
-//! connection the message that tells the owner, who posts the events.
+//! `rma write, send`: an RDMA WRITE into a descriptor with an event queue, and behind it on the same connection the notice that
+//! has the owner post the events. An RDMA WRITE with an immediate value is both, where the notice is that of the put before.
 //!
 //! ```text
 //!   initiator                                    target
 //!   long put, in a frame ──────────────────────▶ copied into the descriptor; the fourth one has it
 //!                        ◀────────── Advertise   advertised to this peer, with its handle
-//!   WRITE of the data    ──────────────────────▶ in place
-//!   header               ──────────────────────▶ PUT_START, PUT_END, ack
+//!   start:  WRITE of the data ─────────────────▶ in place
+//!           Notice with the header ────────────▶ PUT_START, PUT_END, ack
+//!   complete:  SEND_END, then the ack (`peer/acks.rs`)
 //! ```
+//!
+//! # Recovery
+//!
+//! What a broken connection left undone is not written again, since the peer may have taken the descriptor back: it goes over
+//! the next connection by `eager send`, with its data (`peer/rma_write_send.rs`).
 //!
 //! # Invariants
 //!
-//! * The descriptor is the one that address translation would have found when the initiator was told: entries before it
+//! * The descriptor is the one that address translation would have found when it was advertised: entries before it
 //!   in its list, or access control entries, that have come since take effect once every peer has confirmed, and what a
 //!   peer has written before it confirms is handled before its confirmation.
-//! * A peer can have events posted only to descriptors that it is told of, within their memory, by a header that matches.
-//! * Only peers that send long puts are told, so that a withdrawal waits for no other.
+//! * A peer can have events posted only to descriptors that are advertised to it, within their memory, by a header that matches.
+//! * They are advertised only to peers that send long puts, so that a withdrawal waits for no other.
 
-use super::frame::{self, Ends, FrameError};
-use super::memory::{Transfer, Use};
-use super::verbs::{Record, Verbs, Work};
+use crate::frame::{self, Ends, FrameError};
+use crate::memory::{Transfer, Use};
+use crate::verbs::{Record, Verbs, Work};
 use portals_core::{Header, MdHandle, Ni, OpId, Segment, Transmit};
 use verbs_backend::Remote;
 
@@ -31,7 +37,7 @@ const LONGEST: u64 = 64 << 20;
 impl Verbs {
     /// Writes a put to where it goes in the descriptor `md` of the peer, which has events, and tells the peer.
     /// `false`: nothing has happened.
-    pub(super) fn write_put(
+    pub(crate) fn start_rma_write_send(
         &mut self,
         ni: &mut Ni,
         rank: usize,
@@ -47,15 +53,15 @@ impl Verbs {
             self.thresholds.stop_notifying();
             return false;
         };
-        self.post_written(rank, &tx.header, (*local, lkey), (remote, md), tx.op);
+        self.post_write_send(rank, &tx.header, (*local, lkey), (remote, md), tx.op);
         true
     }
 
-    /// Writes a put ([`Verbs::write_put`]) that has not begun and goes at once, from memory that was registered for the one
+    /// Writes a put ([`Verbs::start_rma_write_send`]) that has not begun and goes at once, from memory that was registered for the one
     /// before; the number of its record, whose operation [`Verbs::put_begun`] names. What the operation costs here is
     /// computed while the data is under way.
     #[inline(never)]
-    pub(super) fn write_put_now(
+    pub(crate) fn rma_write_send_now(
         &mut self,
         rank: usize,
         header: &Header,
@@ -63,16 +69,16 @@ impl Verbs {
         to: (Remote, MdHandle),
     ) -> Option<u64> {
         let (_, lkey) = self.registry.again(md, local, Use::Local)?;
-        let id = self.post_written(rank, header, (local, lkey), to, None);
+        let id = self.post_write_send(rank, header, (local, lkey), to, None);
         self.peer(rank)?.put_sent(header);
         self.peers.sent_to(rank);
         self.due.pump = true;
         Some(id as u64)
     }
 
-    /// The operation of a put that [`Verbs::write_put_now`] has sent.
+    /// The operation of a put that [`Verbs::rma_write_send_now`] has sent.
     #[inline(always)]
-    pub(super) fn put_begun(&mut self, number: u64, begun: OpId) {
+    pub(crate) fn put_begun(&mut self, number: u64, begun: OpId) {
         if let Some(Record {
             work: Work::Write { op, .. },
             ..
@@ -82,10 +88,10 @@ impl Verbs {
         }
     }
 
-    /// Posts a put that [`Peer::may_write`], from memory with a key to a place in the memory of the peer's descriptor; its
+    /// Posts a put that [`Peer::may_notify`], from memory with a key to a place in the memory of the peer's descriptor; its
     /// record.
     #[inline]
-    fn post_written(
+    fn post_write_send(
         &mut self,
         rank: usize,
         header: &Header,
@@ -102,8 +108,8 @@ impl Verbs {
             again: true,
         };
         if let Some(peer) = self.peer(rank) {
-            peer.written(header, id as u64);
-            peer.post_written(transfer, id as u64, header, md);
+            peer.write_sent(header, id as u64);
+            peer.post_write_send(transfer, id as u64, header, md);
         }
         self.records.insert(Record {
             peer: rank,
@@ -121,7 +127,13 @@ impl Verbs {
 
     /// A put for `md` came in a frame: one of a peer that goes on so may as well be written, if it is long.
     #[inline(always)]
-    pub(super) fn framed_put(&mut self, ni: &mut Ni, rank: usize, header: &Header, md: MdHandle) {
+    pub(crate) fn count_framed_put(
+        &mut self,
+        ni: &mut Ni,
+        rank: usize,
+        header: &Header,
+        md: MdHandle,
+    ) {
         if self.thresholds.notifies(header.payload_len()) {
             self.long_put(ni, rank, header.pt_index, md);
         }
@@ -135,7 +147,7 @@ impl Verbs {
         if peer.long_puts % OFTEN != 0 || !short || !ni.open_to_writes(md) {
             return;
         }
-        let first = !std::mem::replace(&mut peer.writes, true);
+        let first = !std::mem::replace(&mut peer.notifies, true);
         self.show(ni, portal);
         if first {
             self.advertise_all(ni, rank);
@@ -143,7 +155,7 @@ impl Verbs {
     }
 
     /// A peer has written `len` bytes and gives `value`: a put with the descriptor and header of the last that it told.
-    pub(super) fn written_like_the_last(
+    pub(crate) fn handle_write_immediate(
         &mut self,
         ni: &mut Ni,
         rank: usize,
@@ -158,20 +170,26 @@ impl Verbs {
             source: peer.id,
             who,
         };
-        match peer.received_written.again(len as usize, &ends) {
+        match peer.received_notice.again(len as usize, &ends) {
             Ok((header, md)) => {
                 let value = value.unwrap_or_default();
                 let prefix = frame::prefix_of(value, peer.requests_done_there);
                 peer.handle_prefix(&prefix, true);
-                self.written_put(ni, rank, &header, md);
+                self.handle_notice(ni, rank, &header, md);
             }
             Err(error) => self.bad_frame(rank, &error),
         }
     }
 
     /// A peer has written a put into `md`.
-    pub(super) fn written_put(&mut self, ni: &mut Ni, rank: usize, header: &Header, md: MdHandle) {
-        let told = self.peer(rank).is_some_and(|p| p.writes);
+    pub(crate) fn handle_notice(
+        &mut self,
+        ni: &mut Ni,
+        rank: usize,
+        header: &Header,
+        md: MdHandle,
+    ) {
+        let told = self.peer(rank).is_some_and(|p| p.notifies);
         let earlier = self.published.is_unconfirmed(md);
         let open = earlier || self.published.holds(md) == Some(header.pt_index);
         let taken = if told && open {
@@ -188,7 +206,7 @@ impl Verbs {
             }
             None => {
                 self.counters.bad_frames += 1;
-                tracing::warn!(peer = rank, "{}", FrameError::Unwritten);
+                tracing::warn!(peer = rank, "{}", FrameError::Notice);
             }
         }
     }
