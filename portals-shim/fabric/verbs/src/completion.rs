@@ -3,8 +3,7 @@
 use super::handshake;
 use super::peer::{self, Peer};
 use super::proto::offload::is_offloaded;
-use super::verbs::{After, BATCH, Record, Verbs, Work};
-use crate::trusted::MEMORY;
+use super::verbs::{BATCH, Record, Verbs, Work};
 use portals_core::{Ni, NiFail};
 use verbs_backend::{Completion, Opcode};
 
@@ -187,26 +186,8 @@ impl Verbs {
                 request,
                 staged,
             } => {
-                if let Some(fetched) = staged.filter(|_| !record.failed) {
-                    let mut data = vec![0; fetched.len as usize];
-                    if fetched.staged.region.read(0, &mut data).is_ok() {
-                        MEMORY.scatter(&fetched.segments, &data);
-                    }
-                }
-                self.fetched(ni, record.peer, token, request, Some(op), fail);
-                if request {
-                    self.put_in_place(ni, record.peer);
-                }
+                self.fetch_done(ni, record.peer, (token, request), staged, op, fail);
             }
-        }
-    }
-
-    /// A peer is done with data of ours.
-    pub(super) fn source_free(&mut self, ni: &mut Ni, token: usize, fail: NiFail) {
-        match self.announced.try_remove(token).map(|a| a.after) {
-            Some(After::Send(Some(op))) => ni.send_end(op, fail),
-            Some(After::Reply(op)) => ni.reply_end(op, fail),
-            Some(After::Send(None)) | None => {}
         }
     }
 }

@@ -6,10 +6,10 @@
 //!                 │     RDMA WRITE or READ; its completion makes SEND_END, ACK, REPLY   onesided.rs
 //!                 │     a short get: a message, where the peer's library is quicker     proto/get_by_am.rs
 //!                 ├─ one with events, a put of 2 to 8 KiB: RDMA WRITE, then the header   proto/rma_write_send.rs
-//!                 └─ no: frame in the peer's shared receive queue, matched there        send.rs
+//!                 └─ no: frame in the peer's shared receive queue, matched there        proto/eager_send.rs
 //!                        ├─ up to 8 KiB: the data travels with the header
 //!                        └─ more: the header says where the data is, and the target
-//!                           reads it straight into the matched descriptor             receive.rs
+//!                           reads it straight into the matched descriptor             proto/rndv_read.rs
 //! ```
 //!
 //! | file | decides |
@@ -33,8 +33,7 @@
 //! | `nal.rs` | the fabric's methods |
 //! | `proto/` | protocols, and which of them carries an operation: `proto/select.rs` |
 //! | `protocols.rs` | the table of them that users see |
-//! | `send.rs` | the path of an outgoing message |
-//! | `proto/rma_write_send.rs` | puts whose data the adapters place, and whose events the owner posts |
+//! | `send.rs` | operations before there is a connection, registration, what is split |
 //! | `completion.rs` | what the end of a request does |
 //! | `receive.rs` | what a frame from a peer does |
 //! | `ring.rs`, `ring/` | short frames that are written where a polling receiver looks |

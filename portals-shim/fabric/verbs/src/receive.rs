@@ -2,16 +2,13 @@
 
 use super::frame::{self, Body as FrameBody, Ends, FrameError, Kind, TOKEN};
 use super::handshake::Stage;
-use super::memory::{Transfer, Use};
 use super::peer::Late;
 use super::proto::select::{self, Protocol};
-use super::verbs::{After, Fetched, Verbs, Work};
+use super::verbs::{After, Verbs};
 use crate::trusted::MEMORY;
-use fabric_api::delivery;
-use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Place, Segment};
-use verbs_backend::Remote;
+use portals_core::{Body, Header, Incoming, Ni, NiFail, Place, Segment};
 
-fn is_request(header: &Header) -> bool {
+pub(super) fn is_request(header: &Header) -> bool {
     matches!(
         header.body,
         Body::Put { .. } | Body::Get { .. } | Body::GetPut { .. }
@@ -114,26 +111,9 @@ impl Verbs {
                 token,
                 from,
             } => {
-                self.announcement(ni, rank, &header, token, from);
+                self.handle_announcement(ni, rank, &header, token, from);
             }
-            FrameBody::Fetched { token, failed } => {
-                let announced = self.announced.get_mut(token as usize);
-                let own = announced.filter(|a| a.peer == rank);
-                let Some((header, after)) = own.map(|a| (a.header, a.after)) else {
-                    self.counters.bad_frames += 1;
-                    tracing::warn!(peer = rank, token, "nothing was announced by this token");
-                    return;
-                };
-                let fail = if failed { NiFail::FAIL } else { NiFail::OK };
-                self.source_free(ni, token as usize, fail);
-                // A put that failed at its target is not acknowledged by it.
-                if failed && matches!(after, After::Send(_)) {
-                    if let Some(peer) = self.peer(rank) {
-                        peer.expected.forget(&header);
-                    }
-                    delivery::fail_answer(ni, &header);
-                }
-            }
+            FrameBody::Fetched { token, failed } => self.announced_read(ni, rank, token, failed),
             FrameBody::Advertise {
                 portal,
                 token,
@@ -282,109 +262,6 @@ impl Verbs {
         peer.late.end();
         while let Some(late) = self.peer(rank).and_then(|p| p.late.next()) {
             self.answer_now(ni, rank, late);
-        }
-    }
-
-    /// A header whose data is to be read from the peer.
-    fn announcement(
-        &mut self,
-        ni: &mut Ni,
-        rank: usize,
-        header: &Header,
-        token: u32,
-        from: Remote,
-    ) {
-        let request = is_request(header);
-        if let Some(peer) = self.peer(rank) {
-            peer.expected.answered(header);
-        }
-        let d = match ni.handle_header(header) {
-            Incoming::Deposit(d) if d.length > 0 => d,
-            Incoming::Deposit(d) => {
-                return self.fetched(ni, rank, token, request, Some(d.op), NiFail::OK);
-            }
-            // Gets and exchanges are never announced; a peer that does so gets nothing.
-            Incoming::Reply(r) => {
-                ni.reply_end(r.op, NiFail::FAIL);
-                return self.fetched(ni, rank, token, request, None, NiFail::FAIL);
-            }
-            Incoming::Swap(s) => {
-                ni.swap_end(s.op, NiFail::FAIL);
-                return self.fetched(ni, rank, token, request, None, NiFail::FAIL);
-            }
-            Incoming::Acked | Incoming::Dropped(_) => {
-                return self.fetched(ni, rank, token, request, None, NiFail::OK);
-            }
-        };
-        let target = match d.segments.as_slice() {
-            [one] => self
-                .registered(ni, d.md, *one, Use::Landing)
-                .map(|(_, lkey)| (*one, lkey, None)),
-            pieces => self.stage(pieces, d.length, Use::Landing, false).map(|s| {
-                let local = Segment {
-                    addr: s.region.addr(),
-                    len: d.length,
-                };
-                let lkey = s.mr.lkey();
-                let fetched = Fetched {
-                    staged: s,
-                    segments: d.segments.clone(),
-                    len: d.length,
-                };
-                (local, lkey, Some(Box::new(fetched)))
-            }),
-        };
-        let Some((local, lkey, staged)) = target else {
-            return self.fetched(ni, rank, token, request, Some(d.op), NiFail::FAIL);
-        };
-        let transfer = Transfer {
-            local,
-            lkey,
-            remote: from,
-            read: true,
-            again: false,
-        };
-        if request && let Some(peer) = self.peer(rank) {
-            peer.late.begin();
-        }
-        self.post_transfer(
-            rank,
-            transfer,
-            Work::Fetch {
-                op: d.op,
-                token,
-                request,
-                staged,
-            },
-        );
-    }
-
-    /// Announced data has been read, or will not be: frees it at its owner, ends the deposit, acks.
-    pub(super) fn fetched(
-        &mut self,
-        ni: &mut Ni,
-        rank: usize,
-        token: u32,
-        request: bool,
-        op: Option<OpId>,
-        fail: NiFail,
-    ) {
-        let ack = op.and_then(|op| ni.deposit_end(op, fail));
-        if request {
-            self.request_done(rank);
-        }
-        let Some(peer) = self.peers.get_mut(rank) else {
-            return;
-        };
-        peer.send(
-            &self.send_pool,
-            Kind::Fetched,
-            fail != NiFail::OK,
-            TOKEN,
-            |w| w.token(token),
-        );
-        if let Some(ack) = ack {
-            self.eager(rank, &ack, |_| {});
         }
     }
 

@@ -3,6 +3,8 @@
 //! | file | decides |
 //! |---|---|
 //! | `select.rs` | which protocol an operation goes by: the only chooser |
+//! | `eager_send.rs` | data that travels with its header |
+//! | `rndv_read.rs` | longer data, which the target reads |
 //! | `rma_write.rs` | puts that the adapters make alone |
 //! | `rma_read.rs` | gets that the adapters make alone |
 //! | `rma_write_send.rs` | puts that the adapters make, and whose events the owner posts |
@@ -11,12 +13,14 @@
 //! | `op.rs`, `connected.rs` | what the choice sees of the operation, and of the peer |
 
 pub(crate) mod connected;
+mod eager_send;
 pub(crate) mod get_by_am;
 pub(crate) mod offload;
 pub(crate) mod op;
 mod rma_read;
 mod rma_write;
 mod rma_write_send;
+mod rndv_read;
 pub(crate) mod select;
 
 use crate::peer::Fill;
