@@ -88,7 +88,7 @@ impl Verbs {
                     Some(rank) => {
                         let immediate = completion.immediate();
                         self.handle_frame(ni, rank, &buffer[..len], immediate);
-                        self.warm(rank, len);
+                        self.count_short_frame(rank, len);
                     }
                     None => {}
                 }

@@ -18,7 +18,7 @@
 //! | [`Kind::Credit`] | – | takes no credit itself |
 //! | [`Kind::Greeting`] | – | all adverts have been sent; operations may come |
 //! | [`Kind::Move`] | word (1) | by datagrams only: the pair moves to a connection, or not (`auto/moves.rs`) |
-//! | [`Kind::Ring`] | slots (4), bytes of each (4), where they are (12) | short frames are written there (`ring.rs`); no slots: no more |
+//! | [`Kind::Ring`] | slots (4), bytes of each (4), where they are (12) | short frames are written there (`proto/eager_ring.rs`); no slots: no more |
 //! | [`Kind::RingLeft`] | – | the last one was written before |
 //! | [`Kind::ReadRequest`] | number (4), where the data is (12), length (4) | the receiver answers with the data (`proto/get_by_am.rs`) |
 //! | [`Kind::ReadResponse`] | number of the request (4), data; flag: it has none | – |

@@ -36,7 +36,6 @@
 //! | `send.rs` | operations before there is a connection, registration, what is split |
 //! | `completion.rs` | what the end of a request does |
 //! | `receive.rs` | what a frame from a peer does |
-//! | `ring.rs`, `ring/` | short frames that are written where a polling receiver looks |
 //! | `onesided.rs` | which descriptors peers may reach, and their withdrawal |
 //! | `adverts.rs` | which descriptors of peers may be reached |
 //! | `peer.rs`, `peer/` | order, credits, send queue of one connection |
@@ -77,7 +76,6 @@ mod plan;
 mod proto;
 pub mod protocols;
 mod receive;
-mod ring;
 mod send;
 mod settings;
 mod timer;

@@ -14,7 +14,7 @@
 //! | `peer/acks.rs` | acks that came before the end of their put |
 //! | `peer/header_cache.rs` | headers that are not sent again |
 //! | `peer/rma_write_send.rs` | puts whose data is written, and their message |
-//! | `peer/ring.rs` | short frames that are written where the peer looks |
+//! | `peer/eager_ring.rs` | short frames that are written where the peer looks |
 //! | `peer/credits.rs` | how many frames may leave, and what is given back |
 //! | `peer/confirm.rs` | ends of requests by the word of a witness |
 //! | `peer/late.rs` | answers that wait for the data of earlier messages |
@@ -41,7 +41,7 @@
 //! * A write in `ahead` is posted by the call that posts the next frame, or alone before anything else is posted or
 //!   waits in `queue`, in the next poll at the latest. While there is one, `batch` and `queue` are empty, and it has its
 //!   room in the send queue.
-//! * A poll that finds frames in rings alone leaves what is kept of other peers to a later one (`ring.rs`, `ROWS`).
+//! * A poll that finds frames in rings alone leaves what is kept of other peers to a later one (`proto/eager_ring.rs`, `ROWS`).
 //! * What is in `batch` comes before what is in `queue`, and after what flies; nothing else is posted before it.
 //! * `flying` is what is posted and not completed, in order; frames in it can be had back. `frames_sent` counts
 //!   the frames ever posted except those that went back from `lost` to `queue`; so do the peer's `frames_received`,
@@ -54,6 +54,7 @@ mod batch;
 mod by_hand;
 mod confirm;
 mod credits;
+mod eager_ring;
 mod expected;
 mod flight;
 mod header_cache;
@@ -61,7 +62,6 @@ mod late;
 mod post;
 mod queue;
 mod renewal;
-mod ring;
 mod rma_write_send;
 mod session;
 mod withdrawal;
@@ -75,13 +75,13 @@ use ahead::Ahead;
 use batch::Small;
 use confirm::Confirm;
 use credits::Credits;
+use eager_ring::{Heat, Ring};
 use fabric_api::expected::Expected;
 use flight::Flying;
 use header_cache::{ReceivedHeader, ReceivedNotice, SentHeader};
 use portals_core::{ProcessId, Transmit};
 use queue::Queued;
 use renewal::Lost;
-use ring::{Heat, Ring};
 use std::collections::VecDeque;
 use verbs_backend::cm::Link;
 use verbs_backend::{Qp, SendBatch};

@@ -9,7 +9,7 @@
 //! | 257 | 16 | 32 | 146 KiB |
 //! | 1025 and more | 4 | 16 | 49 KiB |
 //!
-//! A peer that has a ring (`ring.rs`, at most 8 by default) takes 256 bytes more for each slot that it may fill.
+//! A peer that has a ring (`proto/eager_ring.rs`, at most 8 by default) takes 256 bytes more for each slot that it may fill.
 
 #[cfg(test)]
 use super::frame::SLOT;

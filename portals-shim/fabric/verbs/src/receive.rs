@@ -136,8 +136,8 @@ impl Verbs {
                 }
                 self.handle_notice(ni, rank, &header, md);
             }
-            FrameBody::Ring { slots, size, at } => self.ring_told(rank, at, slots, size),
-            FrameBody::RingLeft => self.ring_left(rank),
+            FrameBody::Ring { slots, size, at } => self.handle_ring_offer(rank, at, slots, size),
+            FrameBody::RingLeft => self.handle_ring_left(rank),
             FrameBody::ReadRequest { number, at, length } => {
                 self.answer_am_get(rank, number, at, length);
             }

@@ -13,7 +13,7 @@
 //! | `PORTOLAN_MEMLOCK` | most bytes of registered memory, with K, M or G | three quarters of `ulimit -l` |
 //! | `PORTOLAN_CHATTY` | requests to a peer within a second that make it worth a connection, over the channel `auto` | 32 |
 //! | `PORTOLAN_CONNECTIONS` | most connections of a rank, over the channel `auto` | half of the device's queue pairs, divided by the processors of the machine |
-//! | `PORTOLAN_RINGS` | most peers whose short frames are written where this rank looks (`ring.rs`); 0: none | 8 |
+//! | `PORTOLAN_RINGS` | most peers whose short frames are written where this rank looks (`proto/eager_ring.rs`); 0: none | 8 |
 //! | `PORTOLAN_SHORT_GETS` | `measured`, `adapter` or `asked`: who reads what short gets are for (`proto/get_by_am.rs`) | `measured` |
 //! | `PORTOLAN_WRITE_FROM` | bytes from which on puts are written into descriptors with event queues (`proto/rma_write_send.rs`); 0: none are | 2048 |
 
@@ -214,7 +214,7 @@ impl Settings {
                 Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
                 None => NOTIFY_FROM,
             },
-            rings: rings.unwrap_or(super::ring::MOST),
+            rings: rings.unwrap_or(super::proto::eager_ring::MOST),
             short_gets: short_gets.unwrap_or(ShortGets::Measured),
             budget: budget.or_else(|| verbs_backend::mr::memlock_limit().map(|l| l / 4 * 3)),
             chatty: chatty.unwrap_or(CHATTY),

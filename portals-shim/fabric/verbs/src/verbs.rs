@@ -7,7 +7,7 @@
 //! | `verbs/queues.rs` | completions and receive buffers |
 //! | `verbs/conn.rs` | what connections are made with |
 //! | `verbs/work.rs` | records of what is under way |
-//! | `proto/offload/table.rs`, `proto/get_by_am/table.rs`, `ring/rings.rs`, `onesided/published.rs` | offloaded requests, gets by active message, rings, advertised lists |
+//! | `proto/offload/table.rs`, `proto/get_by_am/table.rs`, `proto/eager_ring/rings.rs`, `onesided/published.rs` | offloaded requests, gets by active message, rings, advertised lists |
 //! | `memory.rs` | registrations |
 
 mod adapter;
@@ -18,10 +18,10 @@ mod work;
 
 use crate::memory::{self, Registry, Staged};
 use crate::onesided::Published;
+use crate::proto::eager_ring::Rings;
 use crate::proto::get_by_am::AmGets;
 use crate::proto::offload::Offloaded;
 use crate::proto::select::Thresholds;
-use crate::ring::Rings;
 use crate::trusted::MEMORY;
 use crate::witness::Witness;
 pub(crate) use adapter::Adapter;

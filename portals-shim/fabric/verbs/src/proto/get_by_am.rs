@@ -30,10 +30,10 @@
 pub(crate) mod measured;
 mod table;
 
+use super::eager_ring::{END, SLOT};
 use super::select::SHORT_GET;
 use crate::frame::{FrameError, Kind, READ_REQUEST, TOKEN};
 use crate::memory::Transfer;
-use crate::ring::{END, SLOT};
 use crate::trusted::MEMORY;
 use crate::verbs::Verbs;
 use portals_core::{Ni, Segment};

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `select.rs` | which protocol an operation goes by: the only chooser |
 //! | `eager_send.rs` | data that travels with its header |
+//! | `eager_ring.rs`, `eager_ring/` | the same, written where a polling peer looks |
 //! | `rndv_read.rs` | longer data, which the target reads |
 //! | `rma_write.rs` | puts that the adapters make alone |
 //! | `rma_read.rs` | gets that the adapters make alone |
@@ -13,6 +14,7 @@
 //! | `op.rs`, `connected.rs` | what the choice sees of the operation, and of the peer |
 
 pub(crate) mod connected;
+pub(crate) mod eager_ring;
 mod eager_send;
 pub(crate) mod get_by_am;
 pub(crate) mod offload;

@@ -174,7 +174,7 @@ pub(crate) const fn by_message(len: u64) -> Protocol {
 /// that was written before need be visible first.
 #[inline(always)]
 pub(crate) fn carrier(len: usize, inline: usize, ring: bool, ordered: bool) -> Carrier {
-    match crate::ring::taken(len) {
+    match super::eager_ring::taken(len) {
         Some(taken) if ring && ordered && taken <= inline => Carrier::Ring(taken),
         _ => Carrier::Send,
     }

@@ -4,7 +4,7 @@ use super::raw::{Raw, close, connect_all, drained, frame, raws};
 use super::*;
 use crate::frame::Kind;
 use crate::peer;
-use crate::ring::{self, HOT, Rings};
+use crate::proto::eager_ring::{self as ring, HOT, Rings};
 use fabric_api::nal::Nal;
 use std::time::{Duration, Instant};
 use verbs_backend::{Remote, SendFlags, SendOp};

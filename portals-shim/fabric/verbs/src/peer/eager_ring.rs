@@ -1,11 +1,11 @@
-//! The peer's ring for this side's short frames (`ring.rs`): which frames go there, and how.
+//! The peer's ring for this side's short frames (`proto/eager_ring.rs`): which frames go there, and how.
 
 use super::COPY;
 use super::Peer;
 use super::flight::Flying;
 use crate::frame;
+use crate::proto::eager_ring::{HOT, SLOT, end};
 use crate::proto::select::{Carrier, carrier};
-use crate::ring::{HOT, SLOT, end};
 use verbs_backend::{Remote, SendOp};
 
 // A frame that fits a slot fits where it is kept.

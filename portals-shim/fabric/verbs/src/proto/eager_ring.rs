@@ -1,4 +1,4 @@
-//! Rings: memory of a receiver into which a peer's adapter writes short frames, and at which a rank that polls looks.
+//! `eager ring`: a short frame is written where the peer polls, into memory of its own for this side, a ring.
 //!
 //! A frame that is sent takes a receive, a completion and a new receive; one that is written takes a look at memory.
 //!
@@ -9,6 +9,14 @@
 //!   goes to sleep ──────────────────── Ring, no slots ─▶ writes there no more
 //!   looks now and then ◀─────────────────── RingLeft ─── a message: its completion wakes
 //! ```
+//!
+//! This file has the receiver's half; the sender's is `peer/eager_ring.rs`. What is started and completed is a frame, as by
+//! `eager send`.
+//!
+//! # Recovery
+//!
+//! A ring ends with the connection: when all completions of the broken one are taken, the frames in the ring are, and its
+//! memory is not written any more. What is there later has not been received, and is sent again over the next connection.
 //!
 //! # Invariants
 //!
@@ -22,25 +30,23 @@
 //! * Writes make no completion here, so whoever arms the completion queue asks its peers to leave their rings. Until one
 //!   has answered, which wakes, no sleep is longer than [`LAST_NAP`]: what it wrote before is there at the next look. One that
 //!   has not answered by then may compute; it is asked by a datagram to look, which its attendant does.
-//! * A ring ends with the connection: when all completions of the broken one are taken, the frames in the ring are, and its
-//!   memory is not written any more. What is there later has not been received, and comes again.
 //! * One peer at a time knows the key of a ring; its memory holds nothing but that peer's frames.
 
 mod rings;
 mod slots;
 
-use super::frame::{FrameError, Kind, PREFIX, RING};
-use super::memory::Use;
+use crate::frame::{FrameError, Kind, PREFIX, RING};
+use crate::memory::Use;
 use crate::verbs::Verbs;
 use portals_core::Ni;
 use rings::Ring;
-pub(super) use rings::{HOT, MOST, Rings};
+pub(crate) use rings::{HOT, MOST, Rings};
 use slots::{Reader, WORDS};
 use verbs_backend::Remote;
 use zerocopy::IntoBytes;
 
-pub(super) use slots::END;
-pub(super) use slots::{SLOT, end, taken};
+pub(crate) use slots::END;
+pub(crate) use slots::{SLOT, end, taken};
 
 /// Frames taken from a ring in one go; then others have their turn.
 const TURN: usize = 32;
@@ -50,7 +56,7 @@ const ROWS: u32 = 8;
 impl Verbs {
     /// Takes what is in the rings; whether that is all that this poll looks at.
     #[inline]
-    pub(super) fn look_at_rings(&mut self, ni: &mut Ni) -> bool {
+    pub(crate) fn look_at_rings(&mut self, ni: &mut Ni) -> bool {
         let mut any = false;
         for at in (0..self.rings.open.len()).rev() {
             if self.rings.is_full(at) {
@@ -62,7 +68,7 @@ impl Verbs {
 
     /// Whether a poll that found something in the rings need not look at the completion queue.
     #[inline]
-    pub(super) fn rings_are_enough(&mut self) -> bool {
+    pub(crate) fn rings_are_enough(&mut self) -> bool {
         self.rings.rows += 1;
         let enough = self.rings.rows < ROWS && self.conn.pending == 0;
         if !enough {
@@ -73,7 +79,7 @@ impl Verbs {
 
     /// Takes all frames of a peer's ring that come before what it has sent next.
     #[inline]
-    pub(super) fn take_ring(&mut self, ni: &mut Ni, rank: usize) {
+    pub(crate) fn take_ring(&mut self, ni: &mut Ni, rank: usize) {
         if self.rings.any()
             && let Some(at) = self.rings.of(rank)
         {
@@ -126,7 +132,7 @@ impl Verbs {
 
     /// A frame of `len` bytes of a peer came as a message.
     #[inline]
-    pub(super) fn warm(&mut self, rank: usize, len: usize) {
+    pub(crate) fn count_short_frame(&mut self, rank: usize, len: usize) {
         if self.rings.limit == 0 || taken(len).is_none() {
             return;
         }
@@ -182,7 +188,7 @@ impl Verbs {
     }
 
     /// Somebody is about to sleep until a completion comes: peers leave the rings.
-    pub(super) fn shut_rings(&mut self) {
+    pub(crate) fn shut_rings(&mut self) {
         let nowhere = Remote {
             address: 0,
             rkey: 0,
@@ -199,7 +205,7 @@ impl Verbs {
     }
 
     /// A peer has a ring for this side, or, with no slots, wants it to be left.
-    pub(super) fn ring_told(&mut self, rank: usize, at: Remote, slots: u32, size: u32) {
+    pub(crate) fn handle_ring_offer(&mut self, rank: usize, at: Remote, slots: u32, size: u32) {
         let pool = &self.send_pool;
         let Some(peer) = self.peers.get_mut(rank) else {
             return;
@@ -215,7 +221,7 @@ impl Verbs {
     }
 
     /// A peer has left its ring: the frames in it were before this one.
-    pub(super) fn ring_left(&mut self, rank: usize) {
+    pub(crate) fn handle_ring_left(&mut self, rank: usize) {
         match self.rings.close(rank) {
             Some(mut ring) if ring.reader.is_clean() => {
                 ring.asked = false;
@@ -229,13 +235,13 @@ impl Verbs {
     }
 
     /// The connection to a peer has ended, and all of its completions are taken: the frames in its ring are, too.
-    pub(super) fn end_ring(&mut self, ni: &mut Ni, rank: usize) {
+    pub(crate) fn end_ring(&mut self, ni: &mut Ni, rank: usize) {
         self.take_ring(ni, rank);
         self.drop_ring(rank);
     }
 
     /// A peer is given up.
-    pub(super) fn drop_ring(&mut self, rank: usize) {
+    pub(crate) fn drop_ring(&mut self, rank: usize) {
         self.rings.close(rank);
         self.rings.left.retain(|r| r.rank != rank);
     }
