@@ -12,7 +12,6 @@
 //! | `peer/withdrawal.rs` | when the peer is told that nothing of a list it replaces is under way |
 //! | `peer/expected.rs` | requests whose answer is awaited |
 //! | `peer/acks.rs` | acks that came before the end of their put |
-//! | `peer/header_cache.rs` | headers that are not sent again |
 //! | `peer/rma_write_send.rs` | puts whose data is written, and their message |
 //! | `peer/eager_ring.rs` | short frames that are written where the peer looks |
 //! | `peer/credits.rs` | how many frames may leave, and what is given back |
@@ -57,7 +56,6 @@ mod credits;
 mod eager_ring;
 mod expected;
 mod flight;
-mod header_cache;
 mod late;
 mod post;
 mod queue;
@@ -70,6 +68,7 @@ use super::adverts::Adverts;
 use super::frame;
 use super::handshake::Stage;
 use super::proto::get_by_am::measured::Measured;
+use super::proto::header_cache::{ReceivedHeader, ReceivedNotice, SentHeader};
 use super::watch::Watch;
 use ahead::Ahead;
 use batch::Small;
@@ -78,7 +77,7 @@ use credits::Credits;
 use eager_ring::{Heat, Ring};
 use fabric_api::expected::Expected;
 use flight::Flying;
-use header_cache::{ReceivedHeader, ReceivedNotice, SentHeader};
+
 use portals_core::{ProcessId, Transmit};
 use queue::Queued;
 use renewal::Lost;

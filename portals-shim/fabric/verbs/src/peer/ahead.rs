@@ -66,14 +66,14 @@ impl Peer {
         let (told, flying) = match buffer {
             Some(mut buffer) => {
                 frame::stamp(&mut buffer[..len], owed, done);
-                let (op, from) = self.sent_header.way(&buffer[..len]);
+                let (op, from) = self.sent_header.send_op(&buffer[..len]);
                 let told = chain.push_owned(plain, op, buffer, from..len, SendFlags::empty());
                 (told.map_err(|r| r.error), Flying::Buffered(len))
             }
             None => {
                 let frame = &mut self.copies[at][..len];
                 frame::stamp(frame, owed, done);
-                let (op, from) = self.sent_header.way(frame);
+                let (op, from) = self.sent_header.send_op(frame);
                 let told = chain.push_inline(plain, op, &frame[from..], SendFlags::SIGNALLED);
                 (told, Flying::Small { len, silent: false })
             }

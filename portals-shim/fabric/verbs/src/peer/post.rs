@@ -58,7 +58,7 @@ impl Peer {
             return;
         };
         frame::stamp(frame, self.credits.owed(), self.requests_done_here);
-        let (op, from) = self.sent_header.way(frame);
+        let (op, from) = self.sent_header.send_op(frame);
         if credit && self.ring.is_some() && self.post_in_ring(op, from, len) {
             return;
         }
@@ -86,7 +86,7 @@ impl Peer {
         }
         let frame = &mut buffer[..len];
         frame::stamp(frame, self.credits.owed(), self.requests_done_here);
-        let (op, from) = self.sent_header.way(frame);
+        let (op, from) = self.sent_header.send_op(frame);
         let Some(qp) = &self.qp else { return };
         let tag = if credit { self.plain() } else { CREDIT };
         match qp.post_owned(tag, op, buffer, from..len, SendFlags::empty()) {

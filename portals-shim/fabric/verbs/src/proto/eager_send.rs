@@ -5,7 +5,7 @@
 //!   complete:  a place in the send queue is free; of short frames, which nobody waits for, few make a completion
 //! ```
 //!
-//! A put whose header is that of the put before goes without it (`peer/header_cache.rs`). Replies and acks are such frames too.
+//! A put whose header is that of the put before goes without it (`header_cache.rs`). Replies and acks are such frames too.
 //!
 //! # Recovery
 //!

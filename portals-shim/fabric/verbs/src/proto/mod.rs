@@ -5,6 +5,7 @@
 //! | `select.rs` | which protocol an operation goes by: the only chooser |
 //! | `eager_send.rs` | data that travels with its header |
 //! | `eager_ring.rs`, `eager_ring/` | the same, written where a polling peer looks |
+//! | `header_cache.rs` | headers that are not sent again |
 //! | `rndv_read.rs` | longer data, which the target reads |
 //! | `rma_write.rs` | puts that the adapters make alone |
 //! | `rma_read.rs` | gets that the adapters make alone |
@@ -17,6 +18,7 @@ pub(crate) mod connected;
 pub(crate) mod eager_ring;
 mod eager_send;
 pub(crate) mod get_by_am;
+pub(crate) mod header_cache;
 pub(crate) mod offload;
 pub(crate) mod op;
 mod rma_read;

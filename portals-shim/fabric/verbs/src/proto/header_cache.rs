@@ -1,4 +1,5 @@
-//! Headers that are not sent again: a put whose header is that of the put before it on the connection goes without one.
+//! Header caching, part of `eager send` and `eager ring`: a put whose header is that of the put before it on the connection goes
+//! without one.
 //!
 //! ```text
 //!   put A ──► frame with header A, data          the receiver keeps A
@@ -8,13 +9,16 @@
 //!
 //! Programs that exchange the same messages again and again save the header's bytes, and a put of 4 or 8 KiB a packet.
 //!
+//! # Recovery
+//!
+//! A frame without its header stays whole at the sender: should the connection break, it is sent again whole. A new connection
+//! begins with nothing kept at the sender.
+//!
 //! # Invariants
 //!
-//! * Every frame takes its way from [`SentHeader::way`] when it is posted, and what is kept at the receiver is the header of the
+//! * Every frame is posted by [`SentHeader::send_op`] when it is posted, and what is kept at the receiver is the header of the
 //!   last put that came with one; the connection keeps the order, so both ends keep the same.
-//! * A new connection begins with nothing kept at the sender.
 //! * Where there are no immediate values (iWARP) there is no room to keep a header, and every put goes with its own.
-//! * A frame without its header stays whole at the sender: should the connection break, it is sent again whole.
 //! * [`SentHeader::put`] is the put whose bytes are kept, with the length of its data: what is equal to it makes the same bytes,
 //!   which then need not be made. It is remembered of a put that came twice in a row, and forgotten with the bytes.
 
@@ -31,7 +35,7 @@ pub(crate) struct ReceivedHeader {
 }
 
 impl ReceivedHeader {
-    pub(super) const NOTHING: Self = Self {
+    pub(crate) const NOTHING: Self = Self {
         put: None,
         sized: false,
     };
@@ -73,7 +77,7 @@ pub(crate) struct ReceivedNotice {
 }
 
 impl ReceivedNotice {
-    pub(super) const NOTHING: Self = Self {
+    pub(crate) const NOTHING: Self = Self {
         header: ReceivedHeader::NOTHING,
         md: MdHandle::from_raw(0),
     };
@@ -103,7 +107,7 @@ pub(crate) struct SentHeader {
     bytes: Vec<u8>,
     /// 0: none.
     len: usize,
-    /// The last put that took its way had the header of the one before.
+    /// The last put that was posted had the header of the one before.
     repeated: bool,
     /// What the bytes were made of.
     put: Option<Header>,
@@ -111,7 +115,7 @@ pub(crate) struct SentHeader {
 
 impl SentHeader {
     /// Keeps nothing ever.
-    pub(super) const NEVER: Self = Self {
+    pub(crate) const NEVER: Self = Self {
         bytes: Vec::new(),
         len: 0,
         repeated: false,
@@ -119,7 +123,7 @@ impl SentHeader {
     };
 
     /// Has kept nothing yet.
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self {
             bytes: vec![0; HEADER],
             ..Self::NEVER
@@ -143,13 +147,13 @@ impl SentHeader {
     }
 
     /// The next put goes with its header.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.len = 0;
         self.repeated = false;
         self.put = None;
     }
 
-    /// Remembers the put that took its way last, if it was a repeated one.
+    /// Remembers the put that was posted last, if it was a repeated one.
     #[inline(always)]
     pub(crate) fn remember(&mut self, put: &Header) {
         if self.repeated && self.put.is_none() {
@@ -158,7 +162,7 @@ impl SentHeader {
     }
 
     /// Remembers the put that the kept bytes are of.
-    pub(super) fn remember_kept(&mut self, put: &Header) {
+    pub(crate) fn remember_kept(&mut self, put: &Header) {
         self.put = Some(*put);
     }
 
@@ -173,7 +177,7 @@ impl SentHeader {
 
     /// How a frame goes that is posted next, and from which of its bytes on.
     #[inline(always)]
-    pub(super) fn way(&mut self, frame: &[u8]) -> (SendOp, usize) {
+    pub(crate) fn send_op(&mut self, frame: &[u8]) -> (SendOp, usize) {
         let Some((head, header)) =
             frame::put_head(frame).and_then(|head| Some((head, frame.get(PREFIX..head)?)))
         else {
@@ -273,7 +277,7 @@ mod tests {
     fn the_second_put_of_a_kind_goes_without_its_header() {
         let mut sent = SentHeader::empty();
         let mut goes = |frame: &[u8]| {
-            let (op, from) = sent.way(frame);
+            let (op, from) = sent.send_op(frame);
             match op {
                 SendOp::SendImmediate(_) => Some(frame[from..].to_vec()),
                 _ => {
@@ -296,7 +300,7 @@ mod tests {
         assert_eq!(goes(&wide), None);
         assert_eq!(goes(&wide), Some(b"one".to_vec()));
         sent.forget();
-        assert_eq!(sent.way(&wide), (SendOp::Send, 0));
+        assert_eq!(sent.send_op(&wide), (SendOp::Send, 0));
     }
 
     /// Whatever header came last, a put without one is read as if it had come with that, and what is no put changes
@@ -419,7 +423,7 @@ mod tests {
 
     /// Whether a put goes without its header.
     fn goes_without(sent: &mut SentHeader, put: &Header) -> bool {
-        let (op, _) = sent.way(&frame_of(put, Kind::Message, &[0; 8]));
+        let (op, _) = sent.send_op(&frame_of(put, Kind::Message, &[0; 8]));
         sent.remember(put);
         matches!(op, SendOp::SendImmediate(_))
     }
