@@ -116,10 +116,9 @@ pub fn protocols(config: &FabricConfig) -> Result<Vec<Protocols>, FabricError> {
     })
 }
 
-/// Prints the tables if the user asks for them by `PORTOLAN_PROTO_INFO`, which is neither empty nor 0.
+/// Prints the tables if the user asks for them by `PORTOLAN_PROTO_INFO`.
 fn say_protocols(config: &FabricConfig) {
-    let asked = std::env::var(fabric_api::protocol::VARIABLE);
-    if !asked.is_ok_and(|value| !matches!(value.trim(), "" | "0")) {
+    if !fabric_api::protocol::is_wanted() {
         return;
     }
     match protocols(config) {

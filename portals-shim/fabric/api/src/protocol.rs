@@ -7,8 +7,14 @@
 use serde::Serialize;
 use std::fmt;
 
-/// The variable that has rank 0 print the table when it opens the fabric.
+/// The variable that has rank 0 print the table when it opens the fabric, and over verbs what each protocol has carried when it
+/// closes it.
 pub const VARIABLE: &str = "PORTOLAN_PROTO_INFO";
+
+/// Whether the user asks for the table: [`VARIABLE`] is neither empty nor 0.
+pub fn is_wanted() -> bool {
+    std::env::var(VARIABLE).is_ok_and(|value| !matches!(value.trim(), "" | "0"))
+}
 
 /// What a program asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -233,7 +233,7 @@ impl Nal for Verbs {
     }
 
     fn statistics(&self) -> Paths {
-        self.counters.paths
+        self.counters.protocols.paths()
     }
 
     /// Waits until what was sent has left, then ends the connections; the memory of every

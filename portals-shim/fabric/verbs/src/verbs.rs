@@ -233,6 +233,9 @@ impl Verbs {
         self.registry.clear();
         let counters = self.counters;
         tracing::info!(?counters, "connections");
+        if self.peers.own() == 0 && fabric_api::protocol::is_wanted() {
+            host::say(format_args!("verbs, carried by: {}", counters.protocols));
+        }
         if std::env::var_os("PORTOLAN_CONNECTION_STATS").is_some() {
             host::say(format_args!(
                 "rank {}: connections: {counters:?}",

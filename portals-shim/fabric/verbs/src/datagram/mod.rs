@@ -578,7 +578,7 @@ impl Nal for DatagramNal {
         let Some(peer) = peer.filter(|peer| !self.rd.is_gone(*peer)) else {
             return delivery::refuse(ni, tx);
         };
-        self.counters.paths.two_sided += 1;
+        self.counters.protocols.eager += 1;
         match tx.header.body {
             Body::Get { .. }
             | Body::GetPut { .. }
@@ -678,7 +678,7 @@ impl Nal for DatagramNal {
     }
 
     fn statistics(&self) -> Paths {
-        self.counters.paths
+        self.counters.protocols.paths()
     }
 
     /// Waits until what was sent has been acked, then says farewell.

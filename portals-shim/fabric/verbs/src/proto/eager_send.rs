@@ -42,7 +42,7 @@ impl Verbs {
         peer.framed();
         self.peers.sent_to(rank);
         self.due.pump = true;
-        self.counters.paths.two_sided += 1;
+        self.counters.protocols.eager += 1;
         true
     }
 
@@ -59,10 +59,11 @@ impl Verbs {
             peer.request_sent(header);
             peer.framed();
         }
-        self.counters.paths.two_sided += 1;
         if select::by_message(header.payload_len()) == Protocol::RndvRead {
+            self.counters.protocols.rndv_read += 1;
             return self.announce(ni, rank, header, *md, payload, After::Send(*op));
         }
+        self.counters.protocols.eager += 1;
         self.eager(rank, header, |room| MEMORY.gather_into(payload, room));
         // The data has been copied.
         if let Some(op) = *op {

@@ -222,7 +222,7 @@ impl Verbs {
             Some(data) if data.len() as u64 == local.len => {
                 self.am_gets.pending = None;
                 MEMORY.scatter(&[local], data);
-                self.counters.paths.asked += 1;
+                self.counters.protocols.get_by_am += 1;
                 self.offloaded_done(ni, pending.id);
             }
             _ => self.fall_back_to_read(),

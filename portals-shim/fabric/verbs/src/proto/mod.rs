@@ -12,9 +12,11 @@
 //! | `rma_write_send.rs` | puts that the adapters make, and whose events the owner posts |
 //! | `get_by_am.rs`, `get_by_am/` | short gets that the peer's library answers |
 //! | `offload.rs`, `offload/` | those of the adapters that are one request, while they are under way |
+//! | `counts.rs` | how many operations each has carried |
 //! | `op.rs`, `connected.rs` | what the choice sees of the operation, and of the peer |
 
 pub(crate) mod connected;
+pub(crate) mod counts;
 pub(crate) mod eager_ring;
 mod eager_send;
 pub(crate) mod get_by_am;
@@ -96,8 +98,7 @@ impl Verbs {
             Body::Get { .. } => tx.landing.len() == 1,
             _ => tx.payload.len() == 1,
         };
-        let protocol = peer.protocol_of(&tx.header, contiguous, key, &self.thresholds);
-        let started = match protocol {
+        let started = match peer.protocol_of(&tx.header, contiguous, key, &self.thresholds) {
             Protocol::RmaWrite { remote, acks } => self.start_rma_write(ni, rank, tx, remote, acks),
             Protocol::RmaRead(remote) | Protocol::GetByAm(remote) => {
                 self.start_rma_read(ni, rank, tx, remote)
@@ -107,15 +108,9 @@ impl Verbs {
             }
             Protocol::Eager | Protocol::RndvRead => false,
         };
-        match protocol {
-            Protocol::RmaWriteSend { .. } if started => {
-                if let Some(peer) = self.peer(rank) {
-                    peer.request_sent(&tx.header);
-                }
-            }
-            _ if started => self.counters.paths.one_sided += 1,
-            // Also what the adapters cannot do after all, as memory cannot be registered.
-            _ => self.send_by_message(ni, rank, tx),
+        // Also what the adapters cannot do after all, as memory cannot be registered.
+        if !started {
+            self.send_by_message(ni, rank, tx);
         }
     }
 }

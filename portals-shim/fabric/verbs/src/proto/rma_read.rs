@@ -135,6 +135,7 @@ impl Verbs {
             transfer,
             Work::Read(answer_in_place(h, reply_md, reply_offset, length)),
         );
+        self.counters.protocols.rma_read += 1;
         true
     }
 
@@ -143,7 +144,7 @@ impl Verbs {
         if let Some(peer) = self.peers.get_mut(rank) {
             peer.transfer(transfer, id);
             self.due.pump |= peer.wants_pump();
-            self.counters.paths.one_sided += 1;
+            self.counters.protocols.rma_read += 1;
         }
     }
 }

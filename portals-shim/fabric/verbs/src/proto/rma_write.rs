@@ -102,7 +102,7 @@ impl Verbs {
     #[inline]
     fn offloaded_put(&mut self, rank: usize) {
         self.peers.sent_to(rank);
-        self.counters.paths.one_sided += 1;
+        self.counters.protocols.rma_write += 1;
     }
 
     /// Writes a put into the peer's memory, from memory that is registered for it; `false`: it goes by a message.
@@ -132,6 +132,7 @@ impl Verbs {
         {
             let id = self.offloaded.put(rank, ack);
             peer.write_inline(data, remote, id);
+            self.counters.protocols.rma_write += 1;
             // The data has been copied.
             if let Some(op) = tx.op {
                 ni.send_end(op, NiFail::OK);
@@ -171,6 +172,7 @@ impl Verbs {
                 _staged: staged.map(Box::new),
             },
         );
+        self.counters.protocols.rma_write += 1;
         true
     }
 
@@ -214,7 +216,7 @@ impl Verbs {
             _staged: None,
         };
         self.due.pump = true;
-        self.counters.paths.one_sided += 1;
+        self.counters.protocols.rma_write += 1;
         Outcome::Lent(self.post_transfer(rank, transfer, work) as u64)
     }
 

@@ -54,6 +54,9 @@ impl Verbs {
             return false;
         };
         self.post_write_send(rank, &tx.header, (*local, lkey), (remote, md), tx.op);
+        if let Some(peer) = self.peer(rank) {
+            peer.request_sent(&tx.header);
+        }
         true
     }
 
@@ -121,7 +124,7 @@ impl Verbs {
                 _staged: None,
             },
         });
-        self.counters.paths.written += 1;
+        self.counters.protocols.rma_write_send += 1;
         id
     }
 

@@ -102,9 +102,15 @@ fn device_by_the_rules_of_iwarp_a_put_ends_with_the_read_behind_it() {
         r[0].seen(EventKind::Ack, LOUD) == (1, 0) && qpn(&r[0], 1).is_some()
     });
     let posts = |raw: &mut Raw| raw.nal().peer(1).unwrap().qp.as_ref().unwrap().posts();
-    let before = (posts(&mut raws[0]), raws[0].nal().counters.paths.one_sided);
+    let before = (
+        posts(&mut raws[0]),
+        raws[0].nal().counters.protocols.paths().one_sided,
+    );
     raws[0].put(there, 8, AckRequest::Ack, 0);
-    assert_eq!(raws[0].nal().counters.paths.one_sided, before.1 + 1);
+    assert_eq!(
+        raws[0].nal().counters.protocols.paths().one_sided,
+        before.1 + 1
+    );
     until(&mut raws, "its ack", |r| {
         r[0].seen(EventKind::Ack, QUIET) == (1, 0)
     });

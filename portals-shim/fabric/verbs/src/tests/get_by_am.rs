@@ -49,7 +49,7 @@ fn get(raw: &mut Raw, at: u64, len: u64, there: Target) {
 }
 
 fn asked(raw: &Raw) -> u64 {
-    raw.library.nal.counters.paths.asked
+    raw.library.nal.counters.protocols.paths().asked
 }
 
 fn read(region: &Region, at: usize, len: usize) -> Vec<u8> {

@@ -67,7 +67,7 @@ fn device_a_stale_key_is_refused_and_never_given_out_again() {
             true => raws[0].get(to(ids[1], bits, 0), 32_768),
             false => raws[0].put(to(ids[1], bits, 0), 32_768, AckRequest::Ack, 0),
         }
-        assert!(raws[0].library.nal.counters.paths.one_sided > 0);
+        assert!(raws[0].library.nal.counters.protocols.paths().one_sided > 0);
         // Traffic of another rank meanwhile.
         for n in 0..10 {
             raws[2].put(to(ids[1], LOUD, 0), 20_000, AckRequest::Ack, n);

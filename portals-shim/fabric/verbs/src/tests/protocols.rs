@@ -11,7 +11,7 @@ const LEN: usize = 1 << 16;
 /// Counts of the operations by the adapters alone, by messages and by both, and of announcements that the peer has not answered.
 fn counts(raw: &Raw) -> [u64; 4] {
     let nal = &raw.library.nal;
-    let paths = nal.counters.paths;
+    let paths = nal.counters.protocols.paths();
     let announced = nal.announced.iter().count() as u64;
     [paths.one_sided, paths.two_sided, paths.written, announced]
 }

@@ -135,11 +135,14 @@ fn device_a_message_after_written_data_is_sent() {
         awake(&mut raws, "an ack", |r| {
             r[0].seen(EventKind::Ack, LOUD) == (1, 0)
         });
-        let (ways, before) = (raws[0].library.nal.counters.paths, taken(&raws[1]));
+        let (ways, before) = (
+            raws[0].library.nal.counters.protocols.paths(),
+            taken(&raws[1]),
+        );
         let there = to(raws[1].id(), QUIET, 0);
         raws[0].put(there, len, AckRequest::NoAck, 0);
         assert_eq!(
-            raws[0].library.nal.counters.paths.one_sided,
+            raws[0].library.nal.counters.protocols.paths().one_sided,
             ways.one_sided + 1
         );
         message(&mut raws, 0, 1, 8);
@@ -366,9 +369,12 @@ fn device_frames_made_by_hand_are_numbered() {
     awake(&mut raws, "an ack", |r| {
         r[0].seen(EventKind::Ack, LOUD) == (1, 0)
     });
-    let before = raws[0].library.nal.counters.paths.one_sided;
+    let before = raws[0].library.nal.counters.protocols.paths().one_sided;
     raws[0].put(to(there, QUIET, 0), 8, AckRequest::NoAck, 0);
-    assert_eq!(raws[0].library.nal.counters.paths.one_sided, before + 1);
+    assert_eq!(
+        raws[0].library.nal.counters.protocols.paths().one_sided,
+        before + 1
+    );
     close(raws);
 }
 

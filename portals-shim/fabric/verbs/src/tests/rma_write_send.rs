@@ -27,7 +27,7 @@ fn put(raw: &mut Raw, from: usize, len: usize, there: Target, ack: AckRequest, n
 }
 
 fn written(raw: &Raw) -> u64 {
-    raw.library.nal.counters.paths.written
+    raw.library.nal.counters.protocols.paths().written
 }
 
 /// Rank 0 is told of the descriptor with events of rank 1 for these bits.
@@ -221,7 +221,7 @@ fn device_written_puts_keep_the_order() {
         }
     }
     expected.arrives(&mut raws);
-    let ways = raws[0].library.nal.counters.paths;
+    let ways = raws[0].library.nal.counters.protocols.paths();
     assert!(ways.written > 200 && ways.two_sided > 200, "{ways:?}");
     close(raws);
 }
@@ -302,11 +302,11 @@ fn device_what_is_being_taken_back_is_not_shown_again() {
     }
     settle(&mut raws);
     // Behind a message whose effect nobody has seen all others are messages.
-    let before = raws[0].library.nal.counters.paths.two_sided;
+    let before = raws[0].library.nal.counters.protocols.paths().two_sided;
     for len in [8, 4096, 4096, 4096, 4096, 4096, 4096, 4096, 4096] {
         put(&mut raws[0], 0, len, to(id, LOUD, 0), AckRequest::NoAck, 0);
     }
-    let after = raws[0].library.nal.counters.paths.two_sided;
+    let after = raws[0].library.nal.counters.protocols.paths().two_sided;
     assert_eq!(after - before, 9);
     let [zero, one] = raws.as_mut_slice() else {
         panic!("two ranks")

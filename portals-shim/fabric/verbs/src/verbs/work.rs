@@ -1,7 +1,7 @@
 //! Records of what is under way.
 
 use crate::memory::Staged;
-use fabric_api::call::Paths;
+use crate::proto::counts::Counts;
 use portals_core::{Header, InPlace, OpId, Segments};
 
 /// What the end of an RDMA operation, or a peer's answer, completes.
@@ -65,5 +65,5 @@ pub(crate) struct Counters {
     pub(crate) bad_frames: u64,
     /// Frames taken out of rings.
     pub(crate) ring_frames: u64,
-    pub(crate) paths: Paths,
+    pub(crate) protocols: Counts,
 }
