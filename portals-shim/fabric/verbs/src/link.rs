@@ -691,7 +691,7 @@ impl Verbs {
             .map(|(i, _)| i)
             .collect();
         self.forget_am_gets(rank);
-        let alone = self.offloaded.of(rank);
+        let offloaded = self.offloaded.of(rank);
         let announced: Vec<usize> = self
             .announced
             .iter()
@@ -699,7 +699,7 @@ impl Verbs {
             .map(|(i, _)| i)
             .collect();
         let operations =
-            records.len() + alone.len() + announced.len() + held.len() + expected.len();
+            records.len() + offloaded.len() + announced.len() + held.len() + expected.len();
         if operations > 0 && !self.closed {
             tracing::error!(
                 peer = rank,
@@ -730,7 +730,7 @@ impl Verbs {
                 self.write_ended(ni, rank, index as u64);
             }
         }
-        for id in alone {
+        for id in offloaded {
             self.offloaded_failed(ni, id);
         }
         for token in announced {

@@ -128,14 +128,14 @@ impl Nal for Verbs {
         region: Option<(u64, u64)>,
         from: &Target,
     ) -> bool {
-        self.read_now(ni, md, region, from)
+        self.get_now(ni, md, region, from)
     }
 
     #[inline(always)]
     fn transfer(&mut self, way: Direction, local: &Landing, remote: &Target) -> bool {
         let left = match way {
-            Direction::Read => self.read(local, remote),
-            Direction::Write => self.write(local, remote),
+            Direction::Read => self.rma_read_now(local, remote),
+            Direction::Write => self.rma_write_awaited(local, remote),
         };
         if left {
             self.offloaded.wait_for_latest();

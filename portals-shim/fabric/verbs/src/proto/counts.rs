@@ -26,19 +26,23 @@ impl Counts {
             ..Paths::default()
         }
     }
-}
 
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = [
+    /// Name and count of each.
+    pub(crate) fn each(&self) -> [(&'static str, u64); 6] {
+        [
             ("eager", self.eager),
             ("rndv read", self.rndv_read),
             ("rma write", self.rma_write),
             ("rma write, send", self.rma_write_send),
             ("rma read", self.rma_read),
             ("get by active message", self.get_by_am),
-        ];
-        for (at, (name, count)) in all.iter().enumerate() {
+        ]
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (name, count)) in self.each().iter().enumerate() {
             let comma = if at == 0 { "" } else { "; " };
             write!(f, "{comma}{name} {count}")?;
         }

@@ -150,9 +150,9 @@ impl Verbs {
         self.post_read(pending.peer, pending.transfer, pending.id);
     }
 
-    /// A get is over, well or not.
+    /// A get is over, well or not, and so is its time.
     #[inline(always)]
-    pub(crate) fn get_over(&mut self, id: u64, well: bool) {
+    pub(crate) fn stop_timing(&mut self, id: u64, well: bool) {
         if self.am_gets.timed.is_some() {
             self.timed_over(id, well);
         }

@@ -29,7 +29,7 @@ impl Verbs {
     /// The request of an id that [`is_offloaded`] has succeeded.
     #[inline(always)]
     pub(crate) fn offloaded_done(&mut self, ni: &mut Ni, id: u64) {
-        self.get_over(id, true);
+        self.stop_timing(id, true);
         match self.offloaded.end(id, false) {
             Some((End::Reply, answer)) => ni.reply_in_place(answer, NiFail::OK),
             Some((End::Ack, answer)) => ni.ack_in_place(answer),
@@ -40,7 +40,7 @@ impl Verbs {
     /// Ends an offloaded operation that has failed; see [`Verbs::offloaded_done`].
     #[cold]
     pub(crate) fn offloaded_failed(&mut self, ni: &mut Ni, id: u64) {
-        self.get_over(id, false);
+        self.stop_timing(id, false);
         if let Some((end, answer)) = self.offloaded.end(id, true) {
             let answer = *answer;
             self.answer_failed(ni, end, &answer);

@@ -28,7 +28,7 @@ impl Verbs {
     /// Makes a get into a region of `md`, if it reads the peer's memory now, into memory in one piece that is registered.
     /// `false`, and nothing has happened, if it does not, or is to be refused.
     #[inline(always)]
-    pub(crate) fn read_now(
+    pub(crate) fn get_now(
         &mut self,
         ni: &mut Ni,
         md: MdHandle,
@@ -38,7 +38,7 @@ impl Verbs {
         let Ok(Some(landing)) = ni.landing(md, region) else {
             return false;
         };
-        let read = self.read(&landing, from);
+        let read = self.rma_read_now(&landing, from);
         if read {
             ni.pass_get(&landing);
         }
@@ -47,7 +47,7 @@ impl Verbs {
 
     /// Reads what a get takes from the peer's memory, if that can be now. `false`, and nothing has happened, if it cannot.
     #[inline(always)]
-    pub(crate) fn read(&mut self, landing: &Landing, from: &Target) -> bool {
+    pub(crate) fn rma_read_now(&mut self, landing: &Landing, from: &Target) -> bool {
         self.read_unanswered();
         let (md, local) = (landing.md, landing.memory);
         let Some(rank) = self.rank_of(from.process) else {

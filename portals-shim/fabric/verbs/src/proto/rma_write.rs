@@ -64,7 +64,7 @@ impl Verbs {
 
     /// Writes a short put that is acknowledged, if that can be now. `false`, and nothing has happened, if it cannot.
     #[inline(always)]
-    pub(crate) fn write(&mut self, source: &Landing, to: &Target) -> bool {
+    pub(crate) fn rma_write_awaited(&mut self, source: &Landing, to: &Target) -> bool {
         self.read_unanswered();
         let data = source.memory;
         let Some(rank) = self.rank_of(to.process) else {

@@ -29,13 +29,13 @@ use crate::verbs::{Record, Verbs, Work};
 use portals_core::{Header, MdHandle, Ni, OpId, Segment, Transmit};
 use verbs_backend::Remote;
 
-/// Long puts of a peer in frames, after which it is told of the descriptor of the last.
+/// Long puts of a peer in frames, after which the descriptor of the last is advertised to it.
 const OFTEN: u32 = 4;
 /// Longest descriptor that is opened so, bytes: all of it is registered meanwhile.
 const LONGEST: u64 = 64 << 20;
 
 impl Verbs {
-    /// Writes a put to where it goes in the descriptor `md` of the peer, which has events, and tells the peer.
+    /// Writes a put to where it goes in the descriptor `md` of the peer, which has events, and notifies the peer.
     /// `false`: nothing has happened.
     pub(crate) fn start_rma_write_send(
         &mut self,
@@ -138,12 +138,12 @@ impl Verbs {
         md: MdHandle,
     ) {
         if self.thresholds.notifies(header.payload_len()) {
-            self.long_put(ni, rank, header.pt_index, md);
+            self.count_long_put(ni, rank, header.pt_index, md);
         }
     }
 
     #[inline(never)]
-    fn long_put(&mut self, ni: &mut Ni, rank: usize, portal: u32, md: MdHandle) {
+    fn count_long_put(&mut self, ni: &mut Ni, rank: usize, portal: u32, md: MdHandle) {
         let Some(peer) = self.peer(rank) else { return };
         peer.long_puts = peer.long_puts.wrapping_add(1);
         let short = ni.md_query(md).is_ok_and(|s| s.length <= LONGEST);
@@ -157,7 +157,7 @@ impl Verbs {
         }
     }
 
-    /// A peer has written `len` bytes and gives `value`: a put with the descriptor and header of the last that it told.
+    /// A peer has written `len` bytes and gives `value`: a put with the descriptor and header of its last notice.
     pub(crate) fn handle_write_immediate(
         &mut self,
         ni: &mut Ni,
@@ -192,10 +192,10 @@ impl Verbs {
         header: &Header,
         md: MdHandle,
     ) {
-        let told = self.peer(rank).is_some_and(|p| p.notifies);
+        let notifies = self.peer(rank).is_some_and(|p| p.notifies);
         let earlier = self.published.is_unconfirmed(md);
         let open = earlier || self.published.holds(md) == Some(header.pt_index);
-        let taken = if told && open {
+        let taken = if notifies && open {
             ni.written_put(header, md, earlier)
         } else {
             None

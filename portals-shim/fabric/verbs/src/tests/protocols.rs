@@ -2,18 +2,25 @@
 
 use super::raw::{LOOKS, Raw, adverts, close, connect_all, raws, until};
 use super::*;
+use crate::proto::counts::Counts;
 use crate::protocols::protocols;
 use fabric_api::config::Channel;
 use fabric_api::protocol::{Operation, Protocol, Reached};
 
 const LEN: usize = 1 << 16;
 
-/// Counts of the operations by the adapters alone, by messages and by both, and of announcements that the peer has not answered.
-fn counts(raw: &Raw) -> [u64; 4] {
-    let nal = &raw.library.nal;
-    let paths = nal.counters.protocols.paths();
-    let announced = nal.announced.iter().count() as u64;
-    [paths.one_sided, paths.two_sided, paths.written, announced]
+/// Announcements that the peer has not answered.
+fn announced(raw: &Raw) -> usize {
+    raw.library.nal.announced.iter().count()
+}
+
+/// The protocols that have carried something since then.
+fn carried(raw: &Raw, before: Counts) -> Vec<&'static str> {
+    let now = raw.library.nal.counters.protocols.each();
+    let both = now.into_iter().zip(before.each());
+    both.filter(|(now, before)| now != before)
+        .map(|(now, _)| now.0)
+        .collect()
 }
 
 /// Whether rank 1 advertises a descriptor with these bits to rank 0.
@@ -26,7 +33,7 @@ fn answer(raws: &mut [Raw], bits: u64) -> &'static str {
     let ends = raws[1].seen(EventKind::GetEnd, bits).0;
     for _ in 0..LOOKS {
         raws[1].step();
-        if counts(&raws[1])[3] > 0 {
+        if announced(&raws[1]) > 0 {
             return "rndv read";
         }
         if raws[1].seen(EventKind::GetEnd, bits).0 > ends {
@@ -42,7 +49,7 @@ fn lengths(raws: &mut [Raw], row: &Protocol) {
         Reached::Direct => QUIET,
         Reached::Notified | Reached::Matched => LOUD,
     };
-    // Short data goes by a ring or a send, as the peer polls; a short get is asked for or read, as was quicker.
+    // Short data goes by a ring or a send, as the peer polls; a short get by message or RDMA READ, as was quicker.
     let alike = |name: &str| match name {
         "eager ring" | "eager send" => "eager".to_owned(),
         "get by active message" => "rma read".to_owned(),
@@ -50,7 +57,8 @@ fn lengths(raws: &mut [Raw], row: &Protocol) {
     };
     for len in [row.from, row.to.unwrap_or(row.from + 1)] {
         let there = to(raws[1].id(), bits, 0);
-        let before = counts(&raws[0]);
+        let before = raws[0].library.nal.counters.protocols;
+        let unread = announced(&raws[0]);
         let last = match row.operation {
             Operation::Put => EventKind::Ack,
             Operation::Get => EventKind::ReplyEnd,
@@ -60,18 +68,15 @@ fn lengths(raws: &mut [Raw], row: &Protocol) {
             Operation::Put => raws[0].put(there, len, AckRequest::Ack, 0),
             Operation::Get => raws[0].get(there, len),
         }
-        let after = counts(&raws[0]);
-        let name = match (row.operation, [0, 1, 2, 3].map(|i| after[i] - before[i])) {
-            (Operation::Put, [1, 0, 0, 0]) => "rma write",
-            (Operation::Get, [1, 0, 0, 0]) => "rma read",
-            (Operation::Put, [0, _, 1, 0]) => "rma write, send",
-            (Operation::Put, [0, 1, 0, 1]) => "rndv read",
-            (Operation::Put, [0, 1, 0, 0]) => "eager",
+        let carried = carried(&raws[0], before);
+        let name = match (row.operation, carried.as_slice()) {
             // Of nothing the owner has no event.
-            (Operation::Get, [0, 1, 0, 0]) if bits == QUIET => "eager",
-            (Operation::Get, [0, 1, 0, 0]) => answer(raws, bits),
+            (Operation::Get, ["eager"]) if bits != QUIET => answer(raws, bits),
+            (_, [name]) => *name,
             (_, other) => panic!("{len} bytes of {row:?}: {other:?}"),
         };
+        let long = usize::from(row.operation == Operation::Put && name == "rndv read");
+        assert_eq!(announced(&raws[0]), unread + long);
         assert_eq!(name, alike(row.name), "{len} bytes of {row:?}");
         until(raws, "its end", |r| r[0].seen(last, bits) == (ended + 1, 0));
     }
