@@ -13,7 +13,7 @@ use crate::leaving::Leaving;
 use crate::matchbits::{AM_PORTAL, AmDataBits, Kind, RAR_PORTAL, RmaBits, SysMsg, kind};
 use crate::memory::UserMem;
 use crate::ops::Ops;
-use crate::pinning::{Fire, Home};
+use crate::pinning::{Firehoses, Home};
 use crate::rma::segments::Segments;
 use crate::rma::temporary::{TmpEvent, TmpMds};
 use crate::segment::SegInfo;
@@ -102,7 +102,7 @@ pub(crate) struct Core {
     /// Room for arguments of a message that is delivered; `None` while one is.
     pub(crate) values: Option<Box<Values>>,
     /// What is pinned of other ranks' memory, in a job whose segments are not pinned as a whole.
-    pub(crate) fire: Option<Fire>,
+    pub(crate) firehoses: Option<Firehoses>,
     /// What is pinned of the own memory when it is needed; `None` where all is pinned at the start, or for each message.
     pub(crate) home: Option<Home>,
 }
@@ -146,7 +146,7 @@ impl Core {
             least: (u64::MAX, 0),
             scratch: Vec::new(),
             values: None,
-            fire: None,
+            firehoses: None,
             home: None,
             peers,
             env,

@@ -5,7 +5,7 @@
     reason = "programs promise what they do with memory that is named by its address"
 )]
 
-use super::fire::Fire;
+use super::firehoses::Firehoses;
 use super::home::Home;
 use super::maps::Maps;
 use super::units::For;
@@ -38,15 +38,15 @@ impl Core {
             .map_or(part, |most| most.min(part))
     }
 
-    fn new_fire(&mut self, limits: Limits) -> Result<Fire, Fault> {
+    fn new_firehoses(&mut self, limits: Limits) -> Result<Firehoses, Fault> {
         let none = Fault::Malformed {
             node: self.me,
             what: "no room for an operation",
         };
         let longs = self.ops.explicit().ok_or(none)?;
         let to = (&self.ni, self.descriptors.queues.safe);
-        let fire = Fire::new(to, (limits, self.nodes), self.env.msg_limit, longs);
-        fire.map_err(refused("PtlMDBind of all memory"))
+        let firehoses = Firehoses::new(to, (limits, self.nodes), self.env.msg_limit, longs);
+        firehoses.map_err(refused("PtlMDBind of all memory"))
     }
 }
 
@@ -77,8 +77,8 @@ impl Conduit {
         let limits = self
             .pinning_limits(pinnable)
             .map_err(AttachError::Firehose)?;
-        let fire = self.core.borrow_mut().new_fire(limits);
-        let fire = self.check("attach", fire);
+        let firehoses = self.core.borrow_mut().new_firehoses(limits);
+        let firehoses = self.check("attach", firehoses);
         {
             let mut core = self.core.borrow_mut();
             let kept = segments.kept(segment, core.env.firehose.local, self.forgets.get());
@@ -86,7 +86,7 @@ impl Conduit {
             let kept = (kept, self.elsewhere.clone());
             let home = Home::new((&core.ni, core.nodes), limits, maps, For::Peers, kept);
             core.home = Some(home);
-            core.fire = Some(fire);
+            core.firehoses = Some(firehoses);
             core.segments = segments;
             core.attached = Some(Attached {
                 region,

@@ -43,8 +43,8 @@ impl Conduit {
 
     /// Gives back what is held of a peer's memory ([`Conduit::let_go`]); the next wait or poll sends it.
     pub(crate) fn let_go_later(&self, node: u32) {
-        if let Some(fire) = self.core.borrow_mut().fire.as_mut() {
-            fire.holder.let_go(node);
+        if let Some(firehoses) = self.core.borrow_mut().firehoses.as_mut() {
+            firehoses.holder.let_go(node);
         }
     }
 

@@ -72,7 +72,7 @@ impl Conduit {
 
     /// Puts a payload and waits until it is there.
     fn put_ahead(&self, node: u32, addr: u64, memory: UserMem) -> Result<(), RmaError> {
-        let longs = self.core.borrow().fire.as_ref().map(|f| f.longs);
+        let longs = self.core.borrow().firehoses.as_ref().map(|f| f.longs);
         let Some(op) = longs else {
             return Ok(());
         };

@@ -35,10 +35,10 @@ impl Core {
             node: self.me,
             what: "an event of no message of ours",
         };
-        let Some(fire) = &mut self.fire else {
+        let Some(firehoses) = &mut self.firehoses else {
             return Err(bad);
         };
-        let Some(lane) = fire.lanes.get_mut(index) else {
+        let Some(lane) = firehoses.lanes.get_mut(index) else {
             return Err(bad);
         };
         match event.kind {
@@ -58,13 +58,13 @@ impl Core {
         if !lane.answered || !(lane.get || lane.sent) {
             return Ok(());
         }
-        let Some(lane) = fire.lanes.end(index) else {
+        let Some(lane) = firehoses.lanes.end(index) else {
             return Err(bad);
         };
         if let (Some(here), Some(home)) = (lane.here, &mut self.home) {
             home.release(here);
         }
-        fire.release_there(lane.node, lane.there);
+        firehoses.release_there(lane.node, lane.there);
         if let Some(md) = lane.own {
             self.ni
                 .md_unlink(md)
@@ -83,7 +83,9 @@ impl Core {
 
     /// Whether the end of a message by a lane asks nothing of the interface.
     pub(crate) fn lane_is_plain(&self, index: usize) -> bool {
-        self.fire.as_ref().is_some_and(|f| f.lanes.is_plain(index))
+        self.firehoses
+            .as_ref()
+            .is_some_and(|f| f.lanes.is_plain(index))
     }
 
     #[inline]
@@ -109,12 +111,12 @@ impl Core {
     ) -> Option<(Grip, Reach, Key)> {
         let segments = self.attached.as_ref().map(|a| a.segments.as_slice());
         let segment = segments.and_then(|s| s.get(node as usize))?;
-        let fire = self.fire.as_mut()?;
-        let (unit, within) = fire.limits.shape.reach(addr, len);
+        let firehoses = self.firehoses.as_mut()?;
+        let (unit, within) = firehoses.limits.shape.reach(addr, len);
         if segment.offset_of(addr, len).is_none() || within < len || !self.tickets.take(1) {
             return None;
         }
-        let Some((there, reaches)) = fire.holder.hit(node, unit) else {
+        let Some((there, reaches)) = firehoses.holder.hit(node, unit) else {
             self.tickets.give(1);
             return None;
         };
@@ -135,8 +137,8 @@ impl Core {
         if let Some(op) = op.filter(|_| completion.has_handle()) {
             self.ops.finish(op);
         }
-        if let Some(fire) = self.fire.as_mut() {
-            fire.release_there(node, there);
+        if let Some(firehoses) = self.firehoses.as_mut() {
+            firehoses.release_there(node, there);
         }
         self.tickets.give(1);
     }
@@ -169,7 +171,7 @@ impl Core {
             sent: true,
             ..Lane::new(node, there, op)
         };
-        let Some((index, md)) = self.fire.as_mut().and_then(|f| f.lanes.take(&lane)) else {
+        let Some((index, md)) = self.firehoses.as_mut().and_then(|f| f.lanes.take(&lane)) else {
             return Err(no_lane(self.me));
         };
         let to = self.unit_target(node, &reach, dest);
@@ -184,7 +186,7 @@ impl Core {
         if posted.map_err(refused("PtlPutRegion"))? == Posted::Declined {
             self.reqsb.take(SbUse::Put);
             memory.copy_to(self.reqsb.region(), chunk as usize)?;
-            if let Some(lane) = self.fire.as_mut().and_then(|f| f.lanes.get_mut(index)) {
+            if let Some(lane) = self.firehoses.as_mut().and_then(|f| f.lanes.get_mut(index)) {
                 (lane.chunk, lane.sent) = (Some(chunk), false);
             }
             let from = self.reqsb.region().addr() + u64::from(chunk);
@@ -227,7 +229,7 @@ impl Core {
             lending: memory.lending,
             ..Lane::new(node, there, op)
         };
-        let Some((_, md)) = self.fire.as_mut().and_then(|f| f.lanes.take(&lane)) else {
+        let Some((_, md)) = self.firehoses.as_mut().and_then(|f| f.lanes.take(&lane)) else {
             return Err(no_lane(self.me));
         };
         let from = self.unit_target(node, &reach, src);
@@ -250,13 +252,17 @@ impl Core {
     ) -> Result<(), Fault> {
         let to = self.unit_target(lane.node, reach, addr);
         let missing = no_lane(self.me);
-        let Some(fire) = &mut self.fire else {
+        let Some(firehoses) = &mut self.firehoses else {
             return Err(missing);
         };
         let unpinned = (lane.chunk.is_none() && lane.here.is_none()).then_some(memory);
         let md = match unpinned {
-            None => fire.lanes.take(lane).map(|(_, md)| md).ok_or(missing)?,
-            Some(memory) => fire
+            None => firehoses
+                .lanes
+                .take(lane)
+                .map(|(_, md)| md)
+                .ok_or(missing)?,
+            Some(memory) => firehoses
                 .lanes
                 .take_over((&self.ni, self.descriptors.queues.safe), lane, memory)
                 .ok_or(missing)?

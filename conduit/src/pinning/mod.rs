@@ -13,7 +13,7 @@
 //!              units.rs      the pieces of a pinned unit, each a descriptor of its own
 //! ```
 //!
-//! `attach.rs` plans the limits and makes both sides: `fire.rs`, what is held of other ranks' memory, and `home.rs`. `forget.rs`
+//! `attach.rs` plans the limits and makes both sides: `firehoses.rs`, what is held of other ranks' memory, and `home.rs`. `forget.rs`
 //! has memory unpinned before it goes, and `elsewhere.rs` notes what threads take away that may not use the conduit.
 //!
 //! # Invariants
@@ -28,7 +28,7 @@
 mod attach;
 mod edge;
 mod elsewhere;
-mod fire;
+mod firehoses;
 mod forget;
 mod home;
 mod lanes;
@@ -45,24 +45,24 @@ mod wire;
 
 use crate::core::Core;
 pub use elsewhere::Elsewhere;
-pub(crate) use fire::Fire;
-pub use fire::FirehoseStats;
+pub use firehoses::FirehoseStats;
+pub(crate) use firehoses::Firehoses;
 pub(crate) use home::Home;
 pub(crate) use local::SEGMENT_USES;
 
 impl Core {
     /// What is pinned of others' memory by units, and of the own; `None` in a job whose segments are pinned as a whole.
-    fn firehoses(&mut self) -> Option<(&mut Fire, &mut Home)> {
-        self.fire.as_mut().zip(self.home.as_mut())
+    fn both_sides(&mut self) -> Option<(&mut Firehoses, &mut Home)> {
+        self.firehoses.as_mut().zip(self.home.as_mut())
     }
 
     pub(crate) fn firehose_stats(&self) -> Option<FirehoseStats> {
         let home = self.home.as_ref()?;
         let unit = home.limits.shape.unit_len();
         let share = u64::from(home.limits.share) * unit;
-        let fire = self.fire.as_ref();
+        let firehoses = self.firehoses.as_ref();
         Some(FirehoseStats {
-            remote: fire.map(|f| f.holder.counts()).unwrap_or_default(),
+            remote: firehoses.map(|f| f.holder.counts()).unwrap_or_default(),
             own: home.owner.counts(),
             pinned: home.owner.pinned() * unit,
             limits: (
@@ -70,7 +70,7 @@ impl Core {
                 share,
                 u64::from(home.limits.victims) * unit,
             ),
-            copies: fire.map_or(0, |f| f.copies),
+            copies: firehoses.map_or(0, |f| f.copies),
         })
     }
 }

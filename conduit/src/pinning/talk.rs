@@ -63,7 +63,7 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
             let moved = {
                 let core = &mut *token.conduit().core.borrow_mut();
                 let (_, home) = core
-                    .firehoses()
+                    .both_sides()
                     .ok_or("a request for units in a job with segments")?;
                 let (owner, mut pins) = home.pins();
                 owner
@@ -80,24 +80,25 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
         entry(MOVED, |token, bytes, _| {
             let moved = wire::decode_moved(bytes).ok_or("no answer about units")?;
             let core = &mut *token.conduit().core.borrow_mut();
-            let fire = core
-                .fire
+            let firehoses = core
+                .firehoses
                 .as_mut()
                 .ok_or("an answer about units in a job with segments")?;
-            fire.holder
+            firehoses
+                .holder
                 .handle_moved(token.source(), moved)
                 .map_err(|_| "an answer to no request")?;
-            fire.collect();
+            firehoses.collect();
             Ok(())
         }),
         entry(RECALL, |token, _, args| {
             let unit = whole(args, 0).ok_or("no unit")?;
             let core = &mut *token.conduit().core.borrow_mut();
-            let fire = core
-                .fire
+            let firehoses = core
+                .firehoses
                 .as_mut()
                 .ok_or("a recall in a job with segments")?;
-            fire.holder.handle_recall(token.source(), Unit(unit));
+            firehoses.holder.handle_recall(token.source(), Unit(unit));
             Ok(())
         }),
         entry(STORE, |token, bytes, args| {
@@ -138,11 +139,11 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
             let ticket = ticket.cast_unsigned();
             let landing = {
                 let core = &mut *token.conduit().core.borrow_mut();
-                let fire = core
-                    .fire
+                let firehoses = core
+                    .firehoses
                     .as_mut()
                     .ok_or("an answer in a job with segments")?;
-                fire.landings.remove(&ticket)
+                firehoses.landings.remove(&ticket)
             };
             let Some(memory) = landing.filter(|m| m.len() == bytes.len()) else {
                 return Err("an answer to no copy");
@@ -158,22 +159,22 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
 impl Token<'_> {
     fn maps<R>(&self, look: impl FnOnce(&mut Maps) -> R) -> Result<R, &'static str> {
         let core = &mut *self.conduit().core.borrow_mut();
-        let (_, home) = core.firehoses().ok_or("a copy in a job with segments")?;
+        let (_, home) = core.both_sides().ok_or("a copy in a job with segments")?;
         Ok(look(&mut home.maps))
     }
 
     fn copied(&self, ticket: Ticket, there: bool) -> Result<(), &'static str> {
         let core = &mut *self.conduit().core.borrow_mut();
-        let fire = core
-            .fire
+        let firehoses = core
+            .firehoses
             .as_mut()
             .ok_or("an answer in a job with segments")?;
-        fire.copied.insert(ticket, there);
+        firehoses.copied.insert(ticket, there);
         Ok(())
     }
 }
 
-impl super::Fire {
+impl super::Firehoses {
     /// Keeps what the holder says of waits for those who wait.
     pub(super) fn collect(&mut self) {
         while let Some(outcome) = self.holder.poll_outcome() {
@@ -195,7 +196,10 @@ impl Conduit {
         self.mind_elsewhere();
         let due = {
             let core = self.core.borrow();
-            let moves = core.fire.as_ref().is_some_and(|f| f.holder.has_moves());
+            let moves = core
+                .firehoses
+                .as_ref()
+                .is_some_and(|f| f.holder.has_moves());
             moves || core.home.as_ref().is_some_and(|h| h.owner.has_recalls())
         };
         if due {
@@ -209,10 +213,10 @@ impl Conduit {
         loop {
             let due = {
                 let core = &mut *self.core.borrow_mut();
-                let Some((fire, home)) = core.firehoses() else {
+                let Some((firehoses, home)) = core.both_sides() else {
                     return;
                 };
-                match fire.holder.poll_move() {
+                match firehoses.holder.poll_move() {
                     Some(due) => Ok(due),
                     None => match home.owner.poll_recall() {
                         Some(recall) => Err(recall),
@@ -254,8 +258,8 @@ impl Conduit {
         while done < memory.len() {
             let part = memory.part(done, COPY);
             let ticket = self.copy_ticket();
-            if let Some(fire) = self.core.borrow_mut().fire.as_mut() {
-                fire.landings.insert(ticket, part);
+            if let Some(firehoses) = self.core.borrow_mut().firehoses.as_mut() {
+                firehoses.landings.insert(ticket, part);
             }
             let [low, high] = halves(addr + done as u64);
             let args = [low, high, part.len() as i32, ticket.cast_signed()];
@@ -269,7 +273,7 @@ impl Conduit {
 
     fn copy_ticket(&self) -> Ticket {
         let mut core = self.core.borrow_mut();
-        core.fire.as_mut().map_or(0, |f| {
+        core.firehoses.as_mut().map_or(0, |f| {
             f.copies += 1;
             f.ticket()
         })
@@ -283,7 +287,7 @@ impl Conduit {
         ticket: Ticket,
     ) -> Result<(), RmaError> {
         let there = self.wait_for_peer("a copy", Some(node), |c| {
-            c.fire.as_mut()?.copied.remove(&ticket)
+            c.firehoses.as_mut()?.copied.remove(&ticket)
         });
         if there {
             Ok(())

@@ -1,7 +1,7 @@
 //! Puts and gets between any memory of two ranks.
 
 use super::edge::{load, segment_memory, store};
-use super::fire::Fire;
+use super::firehoses::Firehoses;
 use super::lanes::Lane;
 use super::wire::Reach;
 use crate::conduit::{Conduit, Scope};
@@ -24,7 +24,7 @@ struct Part {
     op: Key,
 }
 
-impl Fire {
+impl Firehoses {
     /// A message to a unit of `node` is over.
     #[inline(always)]
     pub(super) fn release_there(&mut self, node: u32, there: Grip) {
@@ -180,8 +180,8 @@ impl Conduit {
     }
 
     fn give_back(&self, node: u32, there: Grip) {
-        if let Some(fire) = self.core.borrow_mut().fire.as_mut() {
-            fire.release_there(node, there);
+        if let Some(firehoses) = self.core.borrow_mut().firehoses.as_mut() {
+            firehoses.release_there(node, there);
         }
     }
 
@@ -195,9 +195,9 @@ impl Conduit {
         // Memory may have come to the unit since it was pinned.
         {
             let mut core = self.core.borrow_mut();
-            let fire = core.fire.as_mut()?;
-            fire.holder.renew(node, unit);
-            fire.release_there(node, there);
+            let firehoses = core.firehoses.as_mut()?;
+            firehoses.holder.renew(node, unit);
+            firehoses.release_there(node, there);
         }
         let (there, reach) = self.ask(node, unit, addr)?;
         if reach.is_none() {
@@ -209,28 +209,28 @@ impl Conduit {
     /// Holds a unit of a peer, and the piece of it that has the byte at `addr`; `None` when nothing of it can be pinned.
     #[inline]
     fn ask(&self, node: u32, unit: Unit, addr: u64) -> Option<(Grip, Option<Reach>)> {
-        let held = |fire: &Fire| {
-            let (there, reaches) = fire.holder.held_by(node, unit)?;
+        let held = |firehoses: &Firehoses| {
+            let (there, reaches) = firehoses.holder.held_by(node, unit)?;
             Some((there, reaches.at(addr).copied()))
         };
         let ticket = {
             let mut core = self.core.borrow_mut();
-            let fire = core.fire.as_mut()?;
-            if let Some((there, reaches)) = fire.holder.hit(node, unit) {
+            let firehoses = core.firehoses.as_mut()?;
+            if let Some((there, reaches)) = firehoses.holder.hit(node, unit) {
                 return Some((there, reaches.at(addr).copied()));
             }
-            let ticket = fire.ticket();
-            match fire.holder.ask(node, Span::one(unit), ticket) {
-                Ok(Asked::Ready) => return held(fire),
+            let ticket = firehoses.ticket();
+            match firehoses.holder.ask(node, Span::one(unit), ticket) {
+                Ok(Asked::Ready) => return held(firehoses),
                 Ok(Asked::Waits) => ticket,
                 Err(_) => return None,
             }
         };
         let pinned = self.wait_for_peer("pinning", Some(node), |c| {
-            c.fire.as_mut()?.outcomes.remove(&ticket)
+            c.firehoses.as_mut()?.outcomes.remove(&ticket)
         });
         let core = self.core.borrow();
-        core.fire.as_ref().filter(|_| pinned).and_then(held)
+        core.firehoses.as_ref().filter(|_| pinned).and_then(held)
     }
 
     /// Pins the first bytes of local memory: the unit, and how many. `Ok(None)` where the fabric pins for each message,

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 /// What of other ranks' memory this one may reach, and its messages there, in a job whose segments are not pinned as a whole.
 #[derive(Debug)]
-pub(crate) struct Fire {
+pub(crate) struct Firehoses {
     pub(super) holder: Holder<Reaches>,
     pub(super) lanes: Lanes,
     pub(super) limits: Limits,
@@ -26,7 +26,7 @@ pub(crate) struct Fire {
     pub(super) longs: Key,
 }
 
-impl Fire {
+impl Firehoses {
     /// `under_way`: most messages at one time. `longs`: what puts of Longs' payloads count on.
     pub(super) fn new(
         (ni, safe): (&Interface, EqHandle),
