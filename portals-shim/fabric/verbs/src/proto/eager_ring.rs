@@ -23,7 +23,7 @@
 //! * A frame in a ring takes a credit and a number like one that is sent, in the order of posting. There are as many slots
 //!   as credits, so that a slot is written again only after its frame was taken.
 //! * Both ends count the same frames. A written frame whose number is not the next one stays in its slot.
-//! * Frames are taken by their numbers. The number of a message that is sent is not told; but a connection keeps the order,
+//! * Frames are taken by their numbers. A message that is sent does not say its number; but a connection keeps the order,
 //!   so that with the completion of a message all frames before it are in the ring: those are taken first.
 //! * Two writes become visible in any order: a frame that comes after data that was written into a descriptor goes as a
 //!   message, whose completion says that the data is there (`Peer::unordered`).
@@ -120,7 +120,7 @@ impl Verbs {
         }
         self.due.pump |= any;
         self.rings.copy = Some(copy);
-        // What they told of changes nothing for other peers.
+        // What the frames say changes nothing for other peers.
         if let Some(peer) = self.peers.get_mut(rank)
             && peer.wants_pump()
         {

@@ -69,7 +69,7 @@ impl ReceivedHeader {
     }
 }
 
-/// The descriptor and header of the last written put that was told of by a frame.
+/// The descriptor and header of the last notice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceivedNotice {
     header: ReceivedHeader,
@@ -82,7 +82,7 @@ impl ReceivedNotice {
         md: MdHandle::from_raw(0),
     };
 
-    /// Keeps those of a put that `frame` told of.
+    /// Keeps those of a notice, which is `frame`.
     pub(crate) fn keep(&mut self, frame: &[u8], header: &Header, md: MdHandle) {
         if let Body::Put { .. } = header.body {
             let header = ReceivedHeader {
@@ -93,7 +93,7 @@ impl ReceivedNotice {
         }
     }
 
-    /// The header and descriptor of a put of `data` bytes that were written without a frame.
+    /// The header and descriptor of a put of `data` bytes that came by RDMA WRITE with an immediate value, without a notice.
     #[inline(always)]
     pub(crate) fn again(&self, data: usize, ends: &Ends) -> Result<(Header, MdHandle), FrameError> {
         Ok((self.header.again(data, ends)?, self.md))

@@ -7,11 +7,11 @@
 //! | `eager_ring.rs`, `eager_ring/` | the same, written where a polling peer looks |
 //! | `header_cache.rs` | headers that are not sent again |
 //! | `rndv_read.rs` | longer data, which the target reads |
-//! | `rma_write.rs` | puts that the adapters make alone |
-//! | `rma_read.rs` | gets that the adapters make alone |
-//! | `rma_write_send.rs` | puts that the adapters make, and whose events the owner posts |
+//! | `rma_write.rs` | puts by RDMA WRITE, without the peer's library |
+//! | `rma_read.rs` | gets by RDMA READ, without the peer's library |
+//! | `rma_write_send.rs` | puts by RDMA WRITE whose owner is notified, and posts the events |
 //! | `get_by_am.rs`, `get_by_am/` | short gets that the peer's library answers |
-//! | `offload.rs`, `offload/` | those of the adapters that are one request, while they are under way |
+//! | `offload.rs`, `offload/` | those of one request, while they are under way |
 //! | `counts.rs` | how many operations each has carried |
 //! | `op.rs`, `connected.rs` | what the choice sees of the operation, and of the peer |
 

@@ -177,7 +177,7 @@ impl Verbs {
     }
 
     /// Writes the payload of a put, which will be in place before anything that is sent to that peer from here on. Should
-    /// the connection break before, it is written again: the peer does not look at it before it is told.
+    /// the connection break before, it is written again: the peer does not look at it before a later message says so.
     pub(crate) fn rma_write_relaxed(&mut self, ni: &Ni, ready: &ReadyPut) -> Outcome {
         let acked = matches!(
             ready.header.body,

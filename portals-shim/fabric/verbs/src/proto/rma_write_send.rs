@@ -60,9 +60,9 @@ impl Verbs {
         true
     }
 
-    /// Writes a put ([`Verbs::start_rma_write_send`]) that has not begun and goes at once, from memory that was registered for the one
-    /// before; the number of its record, whose operation [`Verbs::put_begun`] names. What the operation costs here is
-    /// computed while the data is under way.
+    /// Writes a put ([`Verbs::start_rma_write_send`]) that has not begun and goes at once, from memory that was registered
+    /// for the one before; the number of its record, whose operation [`Verbs::put_begun`] names. What the operation costs
+    /// here is computed while the data is under way.
     #[inline(never)]
     pub(crate) fn rma_write_send_now(
         &mut self,

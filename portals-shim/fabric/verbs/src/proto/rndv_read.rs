@@ -27,7 +27,7 @@ use portals_core::{Header, Incoming, MdHandle, Ni, NiFail, OpId, Segment};
 use verbs_backend::Remote;
 
 impl Verbs {
-    /// Tells the peer where long data is; `after` happens when it has read it.
+    /// Announces long data to the peer; `after` happens when it has read it.
     pub(crate) fn announce(
         &mut self,
         ni: &mut Ni,

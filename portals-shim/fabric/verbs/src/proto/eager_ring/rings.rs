@@ -13,7 +13,7 @@ use verbs_backend::Mr;
 pub(crate) const MOST: u32 = 8;
 /// Short frames of a peer that are taken without a sleep in between, after which it gets a ring.
 pub(crate) const HOT: u32 = 32;
-/// Looks at the rings in one glance.
+/// Times that one call looks at the rings.
 const WATCHES: u32 = 8;
 /// The first sleep while a peer has not left its ring; doubled from one to the next.
 const FIRST_NAP: Duration = Duration::from_millis(1);

@@ -289,9 +289,9 @@ mod tests {
         let (mut asks, mut gets) = (0, 0);
         while gets < 10_000_000 {
             gets += period(&mut measured).1;
-            let (reads, asked) = trial(&mut measured, SLOW, None);
-            assert_eq!(asked, LATE_OF_BLOCK + 1);
-            (gets, asks) = (gets + reads + asked, asks + asked);
+            let (reads, messages) = trial(&mut measured, SLOW, None);
+            assert_eq!(messages, LATE_OF_BLOCK + 1);
+            (gets, asks) = (gets + reads + messages, asks + messages);
         }
         assert!(asks < 100, "{asks} of {gets}");
     }
@@ -301,12 +301,12 @@ mod tests {
         let mut measured = Measured::default();
         period(&mut measured);
         trial(&mut measured, SLOW, Some(QUICK));
-        let mut asked = 0;
+        let mut messages = 0;
         while turn(&mut measured) == (true, false) {
-            asked += 1;
+            messages += 1;
             measured.late();
         }
-        assert_eq!(asked, 64);
+        assert_eq!(messages, 64);
     }
 
     /// One in a block is that of a peer that slept.
