@@ -1,5 +1,8 @@
 /* Calls of libfabric over the provider: two endpoints of one process, what goes well and what must fail with a reason. */
+#include <complex.h>
 #include <errno.h>
+#include <float.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -224,7 +227,6 @@ static void atomics(void)
     IS(fi_query_atomic(domain, FI_INT64, FI_SUM, &attr, 0), 0);
     IS(attr.size == 8 && attr.count > 100, 1);
     IS(fi_query_atomic(domain, FI_DOUBLE, FI_BOR, &attr, 0), -FI_EOPNOTSUPP);
-    IS(fi_query_atomic(domain, FI_LONG_DOUBLE, FI_SUM, &attr, 0), -FI_EOPNOTSUPP);
     IS(fi_fetch_atomicvalid(a->ep, FI_INT64, FI_ATOMIC_READ, &count), 0);
     IS(fi_compare_atomicvalid(a->ep, FI_INT64, FI_SUM, &count), -FI_EOPNOTSUPP);
     uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -252,6 +254,88 @@ static void atomics(void)
     failure(a, FI_EKEYREJECTED, 0);
     for (int i = 0; i < 2; i++)
         IS(fi_close(&mr[i]->fid), 0);
+}
+
+/* The largest types: long doubles are what this processor makes of them, to the last bit. */
+#define MANY 100
+
+static int same(long double a, long double b)
+{
+    return isnan(a) ? isnan(b) : a == b && signbit(a) == signbit(b);
+}
+
+/* Some are close to each other, and some at the ends of what there is. */
+static long double any_value(unsigned *seed)
+{
+    static const long double ends[] = {0, -0.0L, 1, INFINITY, -INFINITY, NAN, LDBL_MAX, LDBL_MIN, LDBL_MIN / 4, -LDBL_TRUE_MIN};
+    unsigned kind = rand_r(seed) % 16;
+    if (kind < sizeof ends / sizeof *ends)
+        return ends[kind];
+    uint64_t bits = (uint64_t)rand_r(seed) << 42 ^ (uint64_t)rand_r(seed) << 21 ^ (uint64_t)rand_r(seed);
+    int scale = kind < 13 ? -63 + rand_r(seed) % 80 : kind < 15 ? -16445 + rand_r(seed) % 80 : 16300 + rand_r(seed) % 21;
+    return ldexpl(rand_r(seed) % 2 ? -(long double)bits : (long double)bits, scale);
+}
+
+static void large_atomics(void)
+{
+    static long double memory[MANY], start[MANY], operand[MANY], with[MANY], was[MANY];
+    static long double complex parts[2], turn[2] = {I, I}, before[2];
+    static __int128 wide = (__int128)1 << 100, one = -1, old;
+    struct side *a = &sides[0];
+    struct fi_cq_tagged_entry entry;
+    struct fi_atomic_attr attr;
+    struct fid_mr *mr[3];
+    uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+    const enum fi_op ops[] = {FI_SUM, FI_PROD, FI_MIN, FI_MAX, FI_LAND};
+    unsigned seed = 1;
+    IS(fi_query_atomic(domain, FI_INT128, FI_BXOR, &attr, 0), 0);
+    IS(attr.size == 16 && attr.count > 100, 1);
+    IS(fi_query_atomic(domain, FI_UINT128 + 1, FI_SUM, &attr, 0), -FI_EOPNOTSUPP);
+    IS(fi_mr_reg(domain, &wide, sizeof wide, access, 0, 3, 0, &mr[0], NULL), 0);
+    IS(fi_fetch_atomic(a->ep, &one, 1, NULL, &old, NULL, a->peers[1], 0, 3, FI_INT128, FI_SUM, NULL), 0);
+    IS(next(a, &entry, NULL), 1);
+    IS(old == (__int128)1 << 100 && wide == old - 1, 1);
+#ifdef __x86_64__
+    IS(fi_query_atomic(domain, FI_LONG_DOUBLE, FI_BOR, &attr, 0), -FI_EOPNOTSUPP);
+    IS(fi_query_atomic(domain, FI_LONG_DOUBLE_COMPLEX, FI_MAX, &attr, 0), -FI_EOPNOTSUPP);
+    IS(fi_query_atomic(domain, FI_LONG_DOUBLE_COMPLEX, FI_SUM, &attr, 0), 0);
+    IS(attr.size, sizeof *parts);
+    IS(fi_mr_reg(domain, memory, sizeof memory, access, 0, 4, 0, &mr[1], NULL), 0);
+    IS(fi_mr_reg(domain, parts, sizeof parts, access, 0, 5, 0, &mr[2], NULL), 0);
+    for (int round = 0; round < 200; round++) {
+        enum fi_op op = ops[round % 5];
+        int right = 0;
+        for (int i = 0; i < MANY; i++) {
+            memory[i] = start[i] = any_value(&seed);
+            operand[i] = any_value(&seed);
+            with[i] = i % 2 ? start[i] : any_value(&seed);
+        }
+        IS(fi_fetch_atomic(a->ep, operand, MANY, NULL, was, NULL, a->peers[1], 0, 4, FI_LONG_DOUBLE, op, NULL), 0);
+        IS(next(a, &entry, NULL), 1);
+        for (int i = 0; i < MANY; i++) {
+            long double x = start[i], y = operand[i];
+            long double due[] = {x + y, x * y, y < x ? y : x, y > x ? y : x, x != 0 && y != 0};
+            right += same(was[i], x) && same(memory[i], due[round % 5]);
+            memory[i] = x;
+        }
+        IS(right, MANY);
+        IS(fi_compare_atomic(a->ep, operand, MANY, NULL, with, NULL, was, NULL, a->peers[1], 0, 4, FI_LONG_DOUBLE, FI_CSWAP_LE, NULL), 0);
+        IS(next(a, &entry, NULL), 1);
+        right = 0;
+        for (int i = 0; i < MANY; i++)
+            right += same(memory[i], with[i] <= start[i] ? operand[i] : start[i]);
+        IS(right, MANY);
+    }
+    parts[1] = 3.0L + 0.5L * I;
+    IS(fi_fetch_atomic(a->ep, turn, 2, NULL, before, NULL, a->peers[1], 0, 5, FI_LONG_DOUBLE_COMPLEX, FI_PROD, NULL), 0);
+    IS(next(a, &entry, NULL), 1);
+    IS(parts[0] == 0 && parts[1] == -0.5L + 3.0L * I && before[1] == 3.0L + 0.5L * I, 1);
+    IS(fi_close(&mr[1]->fid), 0);
+    IS(fi_close(&mr[2]->fid), 0);
+#else
+    IS(fi_query_atomic(domain, FI_LONG_DOUBLE, FI_SUM, &attr, 0), -FI_EOPNOTSUPP);
+#endif
+    IS(fi_close(&mr[0]->fid), 0);
 }
 
 /* Counters, queues and event queues that a program may not sleep on say so; event queues carry what it writes. */
@@ -741,6 +825,7 @@ int main(void)
     messages();
     remote_memory();
     atomics();
+    large_atomics();
     remote_counts();
     several();
     waits();

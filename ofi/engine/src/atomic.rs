@@ -2,7 +2,10 @@
 //!
 //! They are atomic among each other, whichever endpoint of the peer's process they come by, and not against its processor.
 
+use extended::Extended;
 use std::sync::Mutex;
+
+mod extended;
 
 /// Held while an operation changes memory.
 pub(crate) static TURN: Mutex<()> = Mutex::new(());
@@ -24,6 +27,10 @@ pub enum Datatype {
     F64 = 9,
     ComplexF32 = 10,
     ComplexF64 = 11,
+    LongDouble = 12,
+    ComplexLongDouble = 13,
+    I128 = 14,
+    U128 = 15,
 }
 
 /// What is done; the numbers are libfabric's.
@@ -64,7 +71,7 @@ pub enum Form {
 }
 
 impl Datatype {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 16] = [
         Self::I8,
         Self::U8,
         Self::I16,
@@ -77,11 +84,17 @@ impl Datatype {
         Self::F64,
         Self::ComplexF32,
         Self::ComplexF64,
+        Self::LongDouble,
+        Self::ComplexLongDouble,
+        Self::I128,
+        Self::U128,
     ];
 
-    /// That of libfabric's number; `None` for those that are not there.
+    /// That of libfabric's number; `None` for those that are not there. What C calls a long double is another format on other
+    /// processors.
     pub fn of(number: u32) -> Option<Self> {
-        Self::ALL.get(number as usize).copied()
+        let datatype = Self::ALL.get(number as usize).copied();
+        datatype.filter(|datatype| cfg!(target_arch = "x86_64") || !datatype.is_long_double())
     }
 
     /// Bytes.
@@ -91,16 +104,24 @@ impl Datatype {
             Self::I16 | Self::U16 => 2,
             Self::I32 | Self::U32 | Self::F32 => 4,
             Self::I64 | Self::U64 | Self::F64 | Self::ComplexF32 => 8,
-            Self::ComplexF64 => 16,
+            Self::ComplexF64 | Self::LongDouble | Self::I128 | Self::U128 => 16,
+            Self::ComplexLongDouble => 32,
         }
     }
 
     const fn is_complex(self) -> bool {
-        matches!(self, Self::ComplexF32 | Self::ComplexF64)
+        matches!(
+            self,
+            Self::ComplexF32 | Self::ComplexF64 | Self::ComplexLongDouble
+        )
+    }
+
+    const fn is_long_double(self) -> bool {
+        matches!(self, Self::LongDouble | Self::ComplexLongDouble)
     }
 
     const fn is_integer(self) -> bool {
-        (self as u8) < Self::F32 as u8
+        (self as u8) < Self::F32 as u8 || matches!(self, Self::I128 | Self::U128)
     }
 }
 
@@ -211,28 +232,28 @@ macro_rules! integers {
 }
 
 macro_rules! floats {
-    ($($name:ident $complex:ident $type:ty),*) => {$(
+    ($($name:ident $complex:ident $type:ty, $zero:expr, $one:expr);*) => {$(
         fn $name(op: Operation, old: &mut [u8], new: &[u8], with: &[u8]) -> Option<()> {
             let read = |bytes: &[u8]| bytes.try_into().ok().map(<$type>::from_ne_bytes);
             let (is, new, with) = (read(old)?, read(new)?, read(with)?);
             let becomes = match op {
                 Operation::Sum => is + new,
                 Operation::Product => is * new,
-                _ => ordered(op, is, new, with).or_else(|| plain(op, is, new, with, (0.0, 1.0)))?,
+                _ => ordered(op, is, new, with).or_else(|| plain(op, is, new, with, ($zero, $one)))?,
             };
             old.copy_from_slice(&becomes.to_ne_bytes());
             Some(())
         }
 
         fn $complex(op: Operation, old: &mut [u8], new: &[u8], with: &[u8]) -> Option<()> {
-            let half = size_of::<$type>();
+            let half = old.len() / 2;
             let part = |bytes: &[u8]| bytes.try_into().ok().map(<$type>::from_ne_bytes);
             let read = |bytes: &[u8]| Some((part(bytes.get(..half)?)?, part(bytes.get(half..)?)?));
             let (is, new, with) = (read(old)?, read(new)?, read(with)?);
             let becomes = match op {
                 Operation::Sum => (is.0 + new.0, is.1 + new.1),
                 Operation::Product => (is.0 * new.0 - is.1 * new.1, is.0 * new.1 + is.1 * new.0),
-                _ => plain(op, is, new, with, ((0.0, 0.0), (1.0, 0.0)))?,
+                _ => plain(op, is, new, with, (($zero, $zero), ($one, $zero)))?,
             };
             let (re, im) = old.split_at_mut(half);
             re.copy_from_slice(&becomes.0.to_ne_bytes());
@@ -242,8 +263,9 @@ macro_rules! floats {
     )*};
 }
 
-integers!(on_i8 i8, on_u8 u8, on_i16 i16, on_u16 u16, on_i32 i32, on_u32 u32, on_i64 i64, on_u64 u64);
-floats!(on_f32 on_c32 f32, on_f64 on_c64 f64);
+integers!(on_i8 i8, on_u8 u8, on_i16 i16, on_u16 u16, on_i32 i32, on_u32 u32, on_i64 i64, on_u64 u64, on_i128 i128, on_u128 u128);
+floats!(on_f32 on_c32 f32, 0.0, 1.0; on_f64 on_c64 f64, 0.0, 1.0;
+    on_long on_complex_long Extended, Extended::ZERO, Extended::ONE);
 
 /// Makes an operation on each element. `None`: it is not there, or lengths differ; then some may have been made.
 pub(crate) fn apply(
@@ -266,6 +288,10 @@ pub(crate) fn apply(
         Datatype::F64 => on_f64,
         Datatype::ComplexF32 => on_c32,
         Datatype::ComplexF64 => on_c64,
+        Datatype::LongDouble => on_long,
+        Datatype::ComplexLongDouble => on_complex_long,
+        Datatype::I128 => on_i128,
+        Datatype::U128 => on_u128,
     };
     let size = datatype.size();
     if target.len() != operand.len() || target.len() != compare.len() {
@@ -391,8 +417,8 @@ mod tests {
                 }
             }
         }
-        // Of 8 integers 11, 12 and 7; of 2 floats 8, 9 and 6; of 2 complex ones 6, 7 and 2.
-        assert_eq!(valid, 8 * 30 + 2 * 23 + 2 * 15);
+        // Of 10 integers 11, 12 and 7; of 3 floats 8, 9 and 6; of 3 complex ones 6, 7 and 2.
+        assert_eq!(valid, 10 * 30 + 3 * 23 + 3 * 15);
         assert!(
             apply(
                 Datatype::F32,
@@ -421,7 +447,7 @@ mod tests {
             Request::decode(&bytes),
             Some((request, &[1, 2, 3, 4][..], &[5, 6, 7, 8][..]))
         );
-        for (at, value) in [(16, 12), (17, 19), (18, 3), (18, 0), (20, 3), (23, 1)] {
+        for (at, value) in [(16, 16), (17, 19), (18, 3), (18, 0), (20, 3), (23, 1)] {
             let mut wrong = bytes.clone();
             wrong[at] = value;
             assert_eq!(Request::decode(&wrong), None, "{at}");
