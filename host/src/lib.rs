@@ -7,6 +7,7 @@
 //! | [`limit`], [`memory_limits`], [`processors`] | what may this process have? |
 //! | [`privilege`], [`variables`] | whose environment is this? |
 //! | [`own_thread`], [`bystander`] | whose thread is this? |
+//! | [`mod@fork`] | is this process still the one that has begun something? |
 //! | [`mod@hash`] | are two things that processes tell each other of the same? |
 //! | [`mod@say`], [`handover`], [`shared_file`], [`dump`] | what leaves the process? |
 //!
@@ -27,6 +28,7 @@ mod again;
 pub mod awake;
 pub mod bystander;
 pub mod dump;
+pub mod fork;
 pub mod group;
 pub mod handover;
 pub mod hash;

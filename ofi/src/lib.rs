@@ -22,7 +22,6 @@
 //! | `abi.rs`, `table.rs` | libfabric's structures and tables |
 //! | `loader.rs` | the libfabric that has loaded this provider |
 //! | `ptr.rs` | a C caller's pointers |
-//! | `fork.rs` | forked children, which have nothing of their parent's |
 //!
 //! Every entry checks its object and its pointers for NULL and for their class, and gives an error of libfabric; none unwinds
 //! into C. Any thread may call every entry, as for `FI_THREAD_SAFE`.
@@ -37,7 +36,6 @@ mod domain;
 mod ep;
 mod eq;
 mod fabric;
-mod fork;
 mod info;
 mod loader;
 mod messages;
@@ -77,7 +75,9 @@ fn begin_log() {
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut Provider {
     begin_log();
-    fork::watch();
+    if let Err(error) = host::fork::watch() {
+        tracing::warn!(%error, "forked children are not noticed");
+    }
     // One for each libfabric in the process: it writes into its own.
     let provider = Provider {
         version: info::VERSION,

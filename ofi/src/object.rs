@@ -3,9 +3,9 @@
 //! The objects that a C caller was given: how they are opened, found again and closed.
 
 use crate::abi::{Fid, errno};
-use crate::fork;
 use crate::ptr::{Out, Outcome, entry_int};
 use crate::table::Table;
+use host::fork;
 use std::ffi::{c_int, c_void};
 
 /// An object that a C caller has by a pointer to its first field, a [`Fid`].

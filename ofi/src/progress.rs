@@ -1,6 +1,6 @@
 //! Progress: whoever reads a completion queue or a counter drives the endpoints that use it.
 
-use crate::fork::Own;
+use host::fork::Own;
 use ofi_engine::Endpoint;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -2,6 +2,7 @@
  * child may have an endpoint of its own. */
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,16 @@ static struct fid_poll *set;
 static fi_addr_t self;
 static char in[LEN], out[LEN], exposed[LEN];
 static int modelled;
+
+/* An endpoint of which a thread has atomic operations made all the time, and its operands: as many bytes as one operation takes. */
+enum { MANY = 4000 };
+static struct fid_ep *busy;
+static struct fid_cq *busy_cq;
+static struct fid_av *busy_av;
+static struct fid_mr *busy_mr;
+static fi_addr_t busy_self;
+static uint8_t ones[MANY], sums[MANY];
+static atomic_int is_busy;
 
 static struct fi_info *info(void)
 {
@@ -87,10 +98,49 @@ static void close_all(int own)
         IS(fi_close(all[i]), 0);
 }
 
-/* A message to itself. */
+static void open_busy(void)
+{
+    struct fi_info *given = info();
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_NONE};
+    struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
+    char name[64];
+    size_t len = sizeof name;
+    memset(ones, 1, MANY);
+    IS(fi_endpoint(domain, given, &busy, NULL), 0);
+    IS(fi_cq_open(domain, &cq_attr, &busy_cq, NULL), 0);
+    IS(fi_av_open(domain, &av_attr, &busy_av, NULL), 0);
+    IS(fi_mr_reg(domain, sums, MANY, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 9, 0, &busy_mr, NULL), 0);
+    IS(fi_ep_bind(busy, &busy_cq->fid, FI_SEND | FI_RECV), 0);
+    IS(fi_ep_bind(busy, &busy_av->fid, 0), 0);
+    IS(fi_enable(busy), 0);
+    IS(fi_getname(&busy->fid, name, &len), 0);
+    IS(fi_av_insert(busy_av, name, 1, &busy_self, 0, NULL), 1);
+    fi_freeinfo(given);
+}
+
+static void *keeps_busy(void *arg)
+{
+    struct fi_cq_tagged_entry entry;
+    (void)arg;
+    while (is_busy) {
+        IS(fi_atomic(busy, ones, MANY, NULL, busy_self, 0, 9, FI_UINT8, FI_SUM, NULL), 0);
+        ssize_t got;
+        while ((got = fi_cq_read(busy_cq, &entry, 1)) == -FI_EAGAIN)
+            ;
+        IS(got, 1);
+    }
+    return NULL;
+}
+
+/* A message to itself, and an atomic operation. */
 static void round_trip(void)
 {
     struct fi_cq_tagged_entry entry;
+    uint64_t one = 1;
+    memset(exposed, 0, LEN);
+    IS(fi_atomic(ep, &one, 1, NULL, self, 0, 7, FI_UINT64, FI_SUM, NULL), 0);
+    IS(fi_cq_sread(cq, &entry, 1, NULL, -1), 1);
+    IS(exposed[0], 1);
     uint64_t sent = fi_cntr_read(cntr);
     memset(in, 0, LEN);
     memset(out, 9, LEN);
@@ -179,7 +229,7 @@ static void child(void)
     IS(fi_endpoint(domain, given, &new_ep, NULL), no);
     fi_freeinfo(given);
     close_all(0);
-    /* What it opens itself is its own. */
+    /* What it opens itself is its own. On the model it has no place for that. */
     if (!modelled) {
         open_all();
         round_trip();
@@ -200,6 +250,12 @@ int main(void)
     modelled = getenv("PORTOLAN_SIMULATION") != NULL;
     open_all();
     round_trip();
+    pthread_t busy_thread;
+    if (!modelled) {
+        open_busy();
+        is_busy = 1;
+        IS(pthread_create(&busy_thread, NULL, keeps_busy, NULL), 0);
+    }
     for (int i = 0; i < CHILDREN; i++) {
         /* With a thread in a call, and with one that makes progress, which have locks. */
         pthread_t thread;
@@ -219,6 +275,14 @@ int main(void)
             IS(pthread_join(thread, NULL), 0);
         }
         round_trip();
+    }
+    if (!modelled) {
+        is_busy = 0;
+        IS(pthread_join(busy_thread, NULL), 0);
+        IS(fi_close(&busy_mr->fid), 0);
+        IS(fi_close(&busy->fid), 0);
+        IS(fi_close(&busy_cq->fid), 0);
+        IS(fi_close(&busy_av->fid), 0);
     }
     close_all(1);
     puts("all forks are right");

@@ -3,12 +3,13 @@
 //! They are atomic among each other, whichever endpoint of the peer's process they come by, and not against its processor.
 
 use extended::Extended;
+use host::fork::Own;
 use std::sync::Mutex;
 
 mod extended;
 
 /// Held while an operation changes memory.
-pub(crate) static TURN: Mutex<()> = Mutex::new(());
+pub(crate) static TURN: Own<Mutex<()>> = Own::new();
 
 /// What an operation works on; the numbers are libfabric's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

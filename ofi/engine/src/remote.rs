@@ -194,7 +194,8 @@ impl Core {
             return None;
         }
         let compare = if compare.is_empty() { operand } else { compare };
-        let _turn = atomic::TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = atomic::TURN.get().lock();
+        let _turn = turn.unwrap_or_else(PoisonError::into_inner);
         let before = place.bytes();
         let mut after = before.clone();
         atomic::apply(request.datatype, request.op, &mut after, operand, compare)?;

@@ -8,13 +8,14 @@
 
 mod bytes;
 
+use host::fork::Own;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Why a region call was refused.
 #[derive(Debug, thiserror::Error)]
@@ -76,8 +77,8 @@ struct Known {
     file: Option<(Weak<OwnedFd>, u64)>,
 }
 
-/// The mappings of this process's regions.
-#[derive(Debug)]
+/// The mappings of this process's regions. A forked child finds none of its parent's.
+#[derive(Debug, Default)]
 struct Mappings {
     /// How many there were so far; a mapping's number is not used twice.
     made: u64,
@@ -85,14 +86,16 @@ struct Mappings {
     live: BTreeMap<u64, Known>,
 }
 
-static MAPPINGS: Mutex<Mappings> = Mutex::new(Mappings {
-    made: 0,
-    live: BTreeMap::new(),
-});
+static MAPPINGS: Own<Mutex<Mappings>> = Own::new();
+
+fn mappings() -> MutexGuard<'static, Mappings> {
+    let mappings = MAPPINGS.get().lock();
+    mappings.unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The region's mapping that holds all of `memory`, and where in it.
 fn known(memory: portals_core::Segment) -> Option<(u64, Known)> {
-    let mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mappings = mappings();
     let (start, known) = mappings.live.range(..=memory.addr).next_back()?;
     let offset = memory.addr - start;
     let within = offset.checked_add(memory.len)? <= known.len;
@@ -133,7 +136,7 @@ impl Drop for Mapping {
         if self.len > 0 {
             // Before the memory is gone, so that nobody takes a new mapping of the same addresses for this one.
             let addr = self.base.as_ptr().addr() as u64;
-            let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut mappings = mappings();
             mappings.live.remove(&addr);
             drop(mappings);
             // SAFETY: base and len are those of the successful mmap in `Region::new` or `of_file`, and this is
@@ -230,7 +233,7 @@ impl Region {
         // SAFETY: mapped by the caller, who has nothing of it yet.
         unsafe { host::dump::leave_out(base.as_ptr(), len) };
         let file = file.map(|(fd, inode)| (Arc::new(fd), inode));
-        let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mappings = mappings();
         mappings.made += 1;
         let known = Known {
             len: len as u64,
@@ -626,6 +629,31 @@ pub(crate) mod tests {
         let memory = whole(&a);
         drop(a);
         assert_ne!(mapping_of(memory), of_a);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no forks")]
+    fn a_child_maps_memory_though_another_thread_did_so_at_the_fork() {
+        let held = mappings();
+        // SAFETY: the child maps memory and ends; of its parent's locks it needs none but that of the allocator, which a fork keeps.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // A child that waits is ended by a signal.
+            // SAFETY: a number alone.
+            unsafe { libc::alarm(20) };
+            let known = Region::new(4096).map(|region| {
+                let (addr, len) = (region.addr(), 4096);
+                mapping_of(portals_core::Segment { addr, len }).is_some()
+            });
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!known.unwrap_or(false))) };
+        }
+        drop(held);
+        assert!(child > 0);
+        let mut status = -1;
+        // SAFETY: the child is this process's, and the status is wanted there.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
     }
 
     /// The kernel's flags of the mapping that begins at an address.

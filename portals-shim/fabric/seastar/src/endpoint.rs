@@ -16,6 +16,7 @@ use fabric_api::address::{Address, AddressBook};
 use fabric_api::attached::{Attached, OpenEndpoint};
 use fabric_api::config::{FabricConfig, FabricError, FabricKind};
 use fabric_api::identity::Wishes;
+use host::fork::Own;
 use host::hash::fnv1a;
 use host::secret::random;
 use launch::Job;
@@ -48,13 +49,14 @@ pub fn open_endpoint(config: &FabricConfig, wishes: &Wishes) -> Result<OpenEndpo
 
 /// A number that no other process has.
 fn own_number() -> Result<u64, FabricError> {
-    static NUMBER: OnceLock<u64> = OnceLock::new();
-    if let Some(number) = NUMBER.get() {
+    static NUMBER: Own<OnceLock<u64>> = Own::new();
+    let own = NUMBER.get();
+    if let Some(number) = own.get() {
         return Ok(*number);
     }
     let mut bytes = [0; 8];
     random(&mut bytes).map_err(|e| unusable(format!("no random bytes: {e}")))?;
-    Ok(*NUMBER.get_or_init(|| u64::from_ne_bytes(bytes)))
+    Ok(*own.get_or_init(|| u64::from_ne_bytes(bytes)))
 }
 
 /// Joins as an endpoint of the process with this number.

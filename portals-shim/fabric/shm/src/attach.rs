@@ -12,6 +12,7 @@
 //! to end, be waited for, and all other numbers be given away.
 
 use super::open::Unreachable;
+use host::fork::Own;
 use host::process::{bytes, on_memory_of};
 use host::secret::random;
 use portals_core::Segment;
@@ -25,17 +26,18 @@ type Pieces = SmallVec<[libc::iovec; 4]>;
 /// Pieces that the kernel takes in one call, the word included.
 const MOST_PIECES: usize = 1024;
 
-/// The own word.
-static WORD: OnceLock<u64> = OnceLock::new();
+/// The own word: a forked child has another one, elsewhere.
+static WORD: Own<OnceLock<u64>> = Own::new();
 
 /// The word by which others know this process, and where it is.
 pub(super) fn own_word() -> io::Result<(u64, u64)> {
-    let word = match WORD.get() {
+    let own = WORD.get();
+    let word = match own.get() {
         Some(word) => word,
         None => {
             let mut made = [0; 8];
             random(&mut made)?;
-            WORD.get_or_init(|| u64::from_ne_bytes(made))
+            own.get_or_init(|| u64::from_ne_bytes(made))
         }
     };
     Ok((*word, std::ptr::from_ref(word).expose_provenance() as u64))
@@ -282,6 +284,22 @@ mod tests {
             word,
             at,
         }
+    }
+
+    #[test]
+    fn a_forked_child_has_a_word_of_its_own_elsewhere() {
+        let inherited = own_word().unwrap();
+        // SAFETY: the child asks for random bytes and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let own = own_word().is_ok_and(|(word, at)| word != inherited.0 && at != inherited.1);
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!own)) };
+        }
+        let mut status = -1;
+        // SAFETY: the child is this process's, and the status is wanted there.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!((status, own_word().unwrap()), (0, inherited));
     }
 
     #[test]
