@@ -11,7 +11,7 @@ use crate::cntr::{Accesses, CompletionCounter, Counting};
 use crate::cq::CompletionQueue;
 use crate::domain::{Domain, Shared};
 use crate::eq::EventQueue;
-use crate::object::{self, Object, object};
+use crate::object::{self, Object, object, object_if};
 use crate::progress::Users;
 use crate::ptr::{Outcome, borrow, entry, entry_int, read, write_bytes};
 use crate::table::Table;
@@ -364,16 +364,13 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
         let mut bindings = lock(&ep.bindings);
         let bindings = &mut *bindings;
         // SAFETY: the caller was given the object.
-        let cntr = unsafe { object::<CompletionCounter>(other) };
+        let cntr = unsafe { object_if::<CompletionCounter>(other) }?;
         if ep.bound.get().is_some() {
-            return ep.bind_later(
-                bindings,
-                &cntr.map_err(|_| errno::OPBADSTATE)?.counting,
-                flags,
-            );
+            let counting = &cntr.ok_or(errno::OPBADSTATE)?.counting;
+            return ep.bind_later(bindings, counting, flags);
         }
         // SAFETY: the caller was given the object.
-        if let Ok(cq) = unsafe { object::<CompletionQueue>(other) } {
+        if let Some(cq) = unsafe { object_if::<CompletionQueue>(other) }? {
             let direction = Direction {
                 queue: Some(Arc::clone(&cq.queue)),
                 users: Some(Arc::clone(&cq.users)),
@@ -388,11 +385,11 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
             return Ok(0);
         }
         // SAFETY: the caller was given the object.
-        if let Ok(av) = unsafe { object::<AddressVector>(other) } {
+        if let Some(av) = unsafe { object_if::<AddressVector>(other) }? {
             bindings.peers = Some(Arc::clone(&av.peers));
             return Ok(0);
         }
-        if let Ok(cntr) = cntr {
+        if let Some(cntr) = cntr {
             bindings.count(&cntr.counting, flags);
             return Ok(0);
         }

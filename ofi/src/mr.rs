@@ -10,7 +10,7 @@ use crate::call::Lent;
 use crate::cntr::CompletionCounter;
 use crate::domain::{Domain, Shared};
 use crate::ep::{EndpointFid, refused};
-use crate::object::{self, Object, object};
+use crate::object::{self, Object, object, object_if};
 use crate::ptr::{entry_int, read};
 use crate::table::Table;
 use ofi_engine::{Access, Refused};
@@ -53,7 +53,7 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
         // SAFETY: the caller was given the region.
         let mr = unsafe { object::<MemoryRegion>(fid) }?;
         // SAFETY: the caller was given the object.
-        let Ok(cntr) = (unsafe { object::<CompletionCounter>(other) }) else {
+        let Some(cntr) = unsafe { object_if::<CompletionCounter>(other) }? else {
             // SAFETY: the caller was given the object, to which nothing is said.
             unsafe { object::<EndpointFid>(other) }?;
             return Ok(0);

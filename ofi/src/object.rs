@@ -74,6 +74,20 @@ pub(crate) unsafe fn object<'a, T: Object>(fid: *const c_void) -> Outcome<&'a T>
     }
 }
 
+/// The object behind a pointer, if it is of this class; for entries that take objects of several. An object of a forked child's parent
+/// is no other class's: the entry fails.
+///
+/// # Safety
+/// Those of [`object`].
+pub(crate) unsafe fn object_if<'a, T: Object>(fid: *const c_void) -> Outcome<Option<&'a T>> {
+    // SAFETY: the condition above.
+    match unsafe { object(fid) } {
+        Ok(object) => Ok(Some(object)),
+        Err(errno::INVAL) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Hands an object to the caller.
 pub(crate) fn give<T: Object>(object: T, out: &Out<*mut c_void>) {
     let given = Given {

@@ -9,7 +9,7 @@ use crate::abi::{Fid, class, errno};
 use crate::cntr::{CompletionCounter, Counting};
 use crate::cq::CompletionQueue;
 use crate::domain::{Domain, Shared};
-use crate::object::{self, Object, object};
+use crate::object::{self, Object, object, object_if};
 use crate::progress::Users;
 use crate::ptr::{Outcome, entry_int, read, write_at};
 use crate::table::Table;
@@ -112,7 +112,7 @@ pub(crate) unsafe extern "C" fn open(
 /// `fid` is null or an object that the caller was given.
 unsafe fn member(fid: *mut c_void) -> Outcome<Member> {
     // SAFETY: the condition above.
-    let (context, what) = if let Ok(cq) = unsafe { object::<CompletionQueue>(fid) } {
+    let (context, what) = if let Some(cq) = unsafe { object_if::<CompletionQueue>(fid) }? {
         let what = What::Queue(Arc::clone(&cq.queue), Arc::clone(&cq.users));
         (cq.context(), what)
     } else {
@@ -148,6 +148,8 @@ unsafe extern "C" fn remove(set: *mut c_void, fid: *mut c_void, flags: u64) -> c
         if flags != 0 {
             return Err(errno::BADFLAGS);
         }
+        // SAFETY: the caller was given the object.
+        unsafe { member(fid) }?;
         let mut members = set.members();
         let at = members.iter().position(|member| member.fid == fid.addr());
         members.swap_remove(at.ok_or(errno::INVAL)?);

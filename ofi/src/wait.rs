@@ -17,7 +17,7 @@ use crate::cq::CompletionQueue;
 use crate::domain::Shared;
 use crate::eq::EventQueue;
 use crate::fabric::Fabric;
-use crate::object::{Object, object};
+use crate::object::{Object, object, object_if};
 use crate::progress::{LOOK, OTHERS, SLICE, Users};
 use crate::ptr::{Out, Outcome, entry_int, read};
 use ofi_engine::wait::{WaitObject, Woken};
@@ -145,7 +145,7 @@ unsafe fn arm(fid: *mut c_void) -> Outcome<bool> {
         })
     };
     // SAFETY: the condition above.
-    if let Ok(cq) = unsafe { object::<CompletionQueue>(fid) } {
+    if let Some(cq) = unsafe { object_if::<CompletionQueue>(fid) }? {
         sleeps(cq.queue.wait_object())?;
         if cq.queue.is_empty() {
             cq.users.progress(Duration::ZERO);
@@ -153,7 +153,7 @@ unsafe fn arm(fid: *mut c_void) -> Outcome<bool> {
         return served(cq.queue.arm(), &cq.users);
     }
     // SAFETY: the condition above.
-    if let Ok(cntr) = unsafe { object::<CompletionCounter>(fid) } {
+    if let Some(cntr) = unsafe { object_if::<CompletionCounter>(fid) }? {
         let Counting { counter, users } = &cntr.counting;
         sleeps(counter.wait_object())?;
         users.progress(Duration::ZERO);

@@ -152,6 +152,28 @@ static void round_trip(void)
     IS(fi_cntr_wait(cntr, sent + 1, -1), 0);
 }
 
+/* Calls on the child's own objects that name one of its parent's. */
+static void others_of(struct fid *of_parent[5])
+{
+    struct fi_info *given = info();
+    struct fid_ep *unbound;
+    const int no = -FI_EOPBADSTATE;
+    IS(fi_endpoint(domain, given, &unbound, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        IS(fi_ep_bind(unbound, of_parent[i], FI_SEND), no);
+    IS(fi_mr_bind(mr, of_parent[1], FI_REMOTE_WRITE), no);
+    IS(fi_mr_bind(mr, of_parent[4], 0), no);
+    IS(fi_av_bind(av, of_parent[3], 0), no);
+    for (int i = 0; i < 2; i++) {
+        IS(fi_poll_add(set, of_parent[i], 0), no);
+        IS(fi_poll_del(set, of_parent[i], 0), no);
+        IS(fi_trywait(fabric, &of_parent[i], 1), no);
+    }
+    IS(fi_trywait(fabric, &of_parent[3], 1), no);
+    IS(fi_close(&unbound->fid), 0);
+    fi_freeinfo(given);
+}
+
 /* Every call on what the child has of its parent: none waits, and none does anything. */
 static void child(void)
 {
@@ -231,8 +253,10 @@ static void child(void)
     close_all(0);
     /* What it opens itself is its own. On the model it has no place for that. */
     if (!modelled) {
+        struct fid *of_parent[] = {&cq->fid, &cntr->fid, &av->fid, &eq->fid, &ep->fid};
         open_all();
         round_trip();
+        others_of(of_parent);
         close_all(1);
     }
 }
