@@ -190,11 +190,13 @@ impl Core {
     /// A message of a peer has been handled.
     fn owe(&mut self, at: usize) {
         let peer = self.peers.get(at);
-        if peer.state == Acquaintance::New {
+        match peer.state {
             // It was taken for lost, and lives. What it was sent then may be lost, and it waits for that.
-            return self.greet(at);
+            Acquaintance::New => return self.greet(at),
+            // It was sent before the peer has heard the hello, which grants a whole window.
+            Acquaintance::Greeted => return,
+            Acquaintance::Open => peer.owed += 1,
         }
-        peer.owed += 1;
         let to_send = peer.is_to_send_envelopes();
         let changed = std::mem::replace(&mut peer.told, to_send) != to_send;
         if changed || peer.owed * 2 >= peer.window {

@@ -131,3 +131,34 @@ fn a_peer_that_begins_anew_is_granted_no_more_than_its_window() {
     let peer = core.peers.get(at);
     assert_eq!((peer.credits + owed(&b, of_a), peer.owed), (peer.window, 0));
 }
+
+#[test]
+fn messages_from_before_a_peer_begins_anew_are_not_granted_a_second_time() {
+    let [a, b] = acquainted();
+    let region = filled(8, 1);
+    for tag in 0..20 {
+        b.send(0, tag, &region, 8);
+        next(&[&b]).unwrap();
+    }
+    let (of_a, of_b) = (b.peers[0], a.peers[1]);
+    {
+        let mut core = a.endpoint.core();
+        let at = core.peers.number(of_b);
+        core.restart(at);
+    }
+    let peer = |side: &Side, id| {
+        let mut core = side.endpoint.core();
+        let at = core.peers.number(id);
+        let peer = core.peers.get(at);
+        (peer.state, peer.credits, peer.owed, peer.window)
+    };
+    let begun = Instant::now();
+    while peer(&a, of_b).0 != Acquaintance::Open && begun.elapsed() < LIMIT {
+        a.endpoint.progress(Duration::ZERO);
+        b.endpoint.progress(Duration::ZERO);
+    }
+    let (state, _, owed, window) = peer(&a, of_b);
+    let (_, credits, ..) = peer(&b, of_a);
+    assert_eq!((state, credits + owed), (Acquaintance::Open, window));
+    arrive(&b, &a, 0..20);
+}
