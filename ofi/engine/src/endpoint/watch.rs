@@ -16,7 +16,7 @@ use super::Endpoint;
 use crate::core::Core;
 use crate::wait::WaitObject;
 use host::own_thread::spawn_own_thread;
-use portals_shim::{PollError, Wait};
+use portals_shim::{ClockKind, PollError, Wait};
 use rustix::process::{Pid, getpid};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -124,8 +124,11 @@ impl Endpoint {
     /// Makes progress from now on, as long as a wait object is awaited that this endpoint serves. A closed endpoint makes none.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// The system has no thread left; on the model time passes by the program's calls alone, and no thread can wait for them.
     pub fn watch(self: &Arc<Self>) -> io::Result<()> {
+        if self.portals.interface().clock() == ClockKind::Virtual {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let mut duty = lock(&self.watch.duty);
         if self.watch.ended.load(Ordering::SeqCst) {
             return Ok(());
@@ -143,10 +146,14 @@ impl Endpoint {
     /// Makes progress from now on until the endpoint closes, whatever its program does (`FI_PROGRESS_AUTO`).
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// Those of [`Endpoint::watch`].
     pub fn watch_always(self: &Arc<Self>) -> io::Result<()> {
         self.watch.always.store(true, Ordering::SeqCst);
-        self.watch()
+        let watched = self.watch();
+        if watched.is_err() {
+            self.watch.always.store(false, Ordering::SeqCst);
+        }
+        watched
     }
 
     /// The thread's life.
