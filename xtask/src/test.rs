@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the one command that tells whether the tree is good.
 
 use crate::cargo::{self, cargo};
-use crate::{book, device, hostile, packages, sound};
+use crate::{book, device, hostile, mpi, packages, sound};
 use anyhow::{Result, bail};
 
 /// The target that counts instructions.
@@ -110,6 +110,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     costs()?;
     hostile::test()?;
     book::example()?;
+    mpi::test()?;
     if !options.no_guest {
         device::run()?;
     }
