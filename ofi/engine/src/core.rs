@@ -19,7 +19,7 @@ use std::collections::HashMap;
 /// Events that may be there at once: several for each message that may land, and for each operation.
 const EVENTS: u64 = 1 << 16;
 /// Operations with a descriptor of their own that may be under way: each has an event at its end, or two.
-const MOST_PENDING: usize = EVENTS as usize / 4;
+pub(crate) const MOST_PENDING: usize = EVENTS as usize / 4;
 /// Operations that may wait for peers before a program is told to try again.
 const MOST_QUEUED: usize = 1 << 16;
 
@@ -135,7 +135,10 @@ pub(crate) struct Core {
     pub(crate) lists: [Lists; 2],
     pub(crate) pending: HashMap<u64, Pending>,
     last: u64,
+    /// Operations and answers that wait for peers.
     pub(crate) queued: usize,
+    /// The answers among them.
+    answers: usize,
     /// The fabric may take bytes from where they are.
     packs: bool,
     /// Time is simulated: a look that finds nothing costs what a wait costs, and a wait lets time pass.
@@ -198,6 +201,7 @@ impl Core {
             pending: HashMap::new(),
             last: 0,
             queued: 0,
+            answers: 0,
             packs,
             simulated,
             idle: 0,
@@ -220,15 +224,16 @@ impl Core {
         let at = self.peers.number(to);
         let room = self.has_room(&what);
         let peer = self.peers.get(at);
-        if room && peer.queue.is_empty() && peer.may_send(&what) {
+        if room && peer.queue.lets_pass(&what) && peer.may_send(&what) {
             return Ok(self.go(at, what)?);
         }
         // An answer waits however many others do: its peer has asked for it.
-        if self.queued >= MOST_QUEUED && what.op().is_some() {
+        if self.queued - self.answers >= MOST_QUEUED && what.op().is_some() {
             return Err(Refused::Again);
         }
-        peer.queue.push_back(what.keep());
+        self.answers += usize::from(what.is_answer());
         self.queued += 1;
+        peer.queue.push(what.keep());
         self.greet(at);
         Ok(())
     }
@@ -297,29 +302,31 @@ impl Core {
         Ok(())
     }
 
-    /// Whether there is a slot for it, if it needs one, and an event for its end.
+    /// Whether there is a slot for it, if it needs one, and an event for its end, if anybody waits for that.
     fn has_room(&self, what: &Outgoing) -> bool {
-        (!what.costs() || !self.slots.is_empty()) && self.pending.len() < MOST_PENDING
+        let slot = !what.costs() || !self.slots.is_empty();
+        slot && (what.is_answer() || self.pending.len() < MOST_PENDING)
     }
 
     /// Sends what waits, as far as it may be sent.
     pub(crate) fn pump(&mut self, at: usize) {
         loop {
+            let held = self.pending.len() >= MOST_PENDING;
             let peer = self.peers.get(at);
-            let Some(next) = peer.queue.front() else {
+            let Some(next) = peer.queue.next(held) else {
                 return;
             };
             if !peer.may_send(next) {
                 return self.greet(at);
             }
-            let slots = next.costs() && self.slots.is_empty();
-            if slots || self.pending.len() >= MOST_PENDING {
+            if next.costs() && self.slots.is_empty() {
                 return;
             }
-            let Some(next) = peer.queue.pop_front() else {
+            let Some(next) = peer.queue.pop(held) else {
                 return;
             };
             self.queued -= 1;
+            self.answers -= usize::from(next.is_answer());
             let op = next.op().cloned();
             if let Err(error) = self.go(at, next) {
                 tracing::warn!(%error, "an operation that waited");
@@ -591,8 +598,10 @@ impl Core {
         (peer.envelopes, peer.told) = (false, false);
         peer.order.forget_early();
         let queue = std::mem::take(&mut peer.queue);
-        self.queued -= queue.len();
-        for what in queue {
+        let (operations, answers) = queue.len();
+        self.queued -= operations + answers;
+        self.answers -= answers;
+        for what in queue.into_operations() {
             if let Some(op) = what.op() {
                 op.failed(Failure::Unreachable, &End::default(), 0);
             }

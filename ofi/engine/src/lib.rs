@@ -11,7 +11,7 @@
 //! | `endpoint.rs` | what programs call; who may call what |
 //! | `core.rs` | what is sent, and what waits |
 //! | `arrivals.rs` | what arrives, and who gets it |
-//! | `peers.rs` | how much a peer may be sent, and what waits for that |
+//! | `peers.rs`, `queue.rs` | how much a peer may be sent, and what waits for that |
 //! | `order.rs` | which of a peer's messages is handled next |
 //! | `landing.rs` | where messages land, and where short ones are sent from |
 //! | `matching.rs` | which receive takes which message |
@@ -44,6 +44,7 @@ mod matching;
 pub mod memory;
 mod order;
 mod peers;
+mod queue;
 mod remote;
 pub mod wait;
 mod wire;

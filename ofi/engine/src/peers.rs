@@ -7,8 +7,9 @@ use crate::completion::Op;
 use crate::landing::Landed;
 use crate::memory::Buffer;
 use crate::order::Order;
+use crate::queue::Queue;
 use portals_shim::ProcessId;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 /// Unexpected bytes of a peer from which on it is asked to send envelopes alone, and at which again no longer.
 pub(crate) const BACKLOG: (u64, u64) = (1 << 20, 1 << 19);
@@ -102,6 +103,11 @@ impl Outgoing {
         !matches!(self, Self::Write { .. } | Self::Read { .. })
     }
 
+    /// Whether it ends an operation of the peer's.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self, Self::AtomicDone(..))
+    }
+
     /// What stays when the call that sends it has returned.
     pub(crate) fn keep(self) -> Self {
         match self {
@@ -165,7 +171,7 @@ pub(crate) struct Peer {
     /// Bytes of its that nobody has asked for.
     pub(crate) backlog: u64,
     pub(crate) order: Order<Landed>,
-    pub(crate) queue: VecDeque<Outgoing>,
+    pub(crate) queue: Queue,
 }
 
 impl Peer {
@@ -233,7 +239,7 @@ impl Peers {
             told: false,
             backlog: 0,
             order: Order::default(),
-            queue: VecDeque::new(),
+            queue: Queue::default(),
         });
         self.index.insert(id, at);
         self.latest = at;

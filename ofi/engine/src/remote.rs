@@ -218,6 +218,7 @@ impl Core {
         else {
             return;
         };
+        self.woken = true;
         let end = End {
             len,
             ..End::default()

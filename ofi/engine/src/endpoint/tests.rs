@@ -1,6 +1,7 @@
 //! Endpoints of this process, and what they say to each other.
 
 mod accesses;
+mod bounds;
 mod losses;
 mod waits;
 

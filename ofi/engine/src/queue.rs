@@ -1,0 +1,112 @@
+//! What waits until a peer may be sent it.
+
+use crate::peers::Outgoing;
+use std::collections::VecDeque;
+
+/// What waits for one peer's credits: operations, in their order, and answers to the peer's atomic operations.
+///
+/// **Answers do not wait for operations.** Operations of both sides may wait for each other's answers. So the two leave in turn,
+/// and answers alone while operations are held back.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    operations: VecDeque<Outgoing>,
+    answers: VecDeque<Outgoing>,
+    /// The last that left was an answer.
+    answered: bool,
+}
+
+impl Queue {
+    /// Whether nothing that waits comes before this.
+    #[inline]
+    pub(crate) fn lets_pass(&self, what: &Outgoing) -> bool {
+        self.answers.is_empty() && (self.operations.is_empty() || what.is_answer())
+    }
+
+    /// Operations, and answers.
+    pub(crate) fn len(&self) -> (usize, usize) {
+        (self.operations.len(), self.answers.len())
+    }
+
+    pub(crate) fn push(&mut self, what: Outgoing) {
+        match what.is_answer() {
+            true => self.answers.push_back(what),
+            false => self.operations.push_back(what),
+        }
+    }
+
+    fn is_answers_turn(&self, held: bool) -> bool {
+        let alone = held || self.operations.is_empty();
+        !self.answers.is_empty() && (alone || !self.answered)
+    }
+
+    /// What leaves next; nothing but an answer while operations are `held` back.
+    pub(crate) fn next(&self, held: bool) -> Option<&Outgoing> {
+        match self.is_answers_turn(held) {
+            true => self.answers.front(),
+            false => self.operations.front().filter(|_| !held),
+        }
+    }
+
+    /// Takes what [`Queue::next`] gives.
+    pub(crate) fn pop(&mut self, held: bool) -> Option<Outgoing> {
+        let answer = self.is_answers_turn(held);
+        self.answered = answer;
+        match answer {
+            true => self.answers.pop_front(),
+            false if held => None,
+            false => self.operations.pop_front(),
+        }
+    }
+
+    /// The operations that waited. The answers are dropped.
+    pub(crate) fn into_operations(self) -> VecDeque<Outgoing> {
+        self.operations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(operations: u32, answers: u64) -> Queue {
+        let mut queue = Queue::default();
+        for n in 0..operations {
+            queue.push(Outgoing::Written(n));
+        }
+        for n in 0..answers {
+            queue.push(Outgoing::AtomicDone(n, None));
+        }
+        queue
+    }
+
+    fn left(queue: &mut Queue, held: bool) -> Vec<(bool, u64)> {
+        let mut all = Vec::new();
+        while let Some(next) = queue.next(held).map(Outgoing::is_answer) {
+            all.push(match queue.pop(held) {
+                Some(Outgoing::Written(n)) => (false, n.into()),
+                Some(Outgoing::AtomicDone(n, _)) => (true, n),
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(all.last().map(|(answer, _)| *answer), Some(next));
+        }
+        all
+    }
+
+    #[test]
+    fn answers_and_operations_leave_in_turn() {
+        let mut both = queue(2, 3);
+        let due = [(true, 0), (false, 0), (true, 1), (false, 1), (true, 2)];
+        assert_eq!(left(&mut both, false), due);
+        assert_eq!(both.len(), (0, 0));
+    }
+
+    #[test]
+    fn answers_leave_while_operations_are_held_back() {
+        let mut both = queue(2, 2);
+        assert_eq!(left(&mut both, true), [(true, 0), (true, 1)]);
+        assert_eq!(both.len(), (2, 0));
+        assert!(both.lets_pass(&Outgoing::AtomicDone(2, None)));
+        assert!(!both.lets_pass(&Outgoing::Written(2)));
+        assert_eq!(left(&mut both, false), [(false, 0), (false, 1)]);
+    }
+}
