@@ -234,6 +234,13 @@ impl Core {
         self.answers += usize::from(what.is_answer());
         self.queued += 1;
         peer.queue.push(what.keep());
+        if peer.queue.overflows() {
+            self.expel(
+                at,
+                "it grants no credits for answers to its atomic operations",
+            );
+            return Ok(());
+        }
         self.greet(at);
         Ok(())
     }
@@ -586,6 +593,18 @@ impl Core {
             (peer.state, peer.credits) = (Acquaintance::New, 0);
             self.greet(at);
         }
+    }
+
+    /// A peer has left the protocol: it is given up, and what is kept of it and for it is dropped. It may begin anew.
+    #[cold]
+    pub(crate) fn expel(&mut self, at: usize, why: &str) {
+        let peer = self.peers.get(at);
+        let id = peer.id;
+        peer.departures = peer.departures.saturating_add(1);
+        if peer.departures == 1 {
+            tracing::error!(?id, why, "a peer has left the protocol and is given up");
+        }
+        self.lose(id);
     }
 
     /// A peer is gone: what waits for it fails.

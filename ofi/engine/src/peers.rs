@@ -172,6 +172,8 @@ pub(crate) struct Peer {
     pub(crate) backlog: u64,
     pub(crate) order: Order<Landed>,
     pub(crate) queue: Queue,
+    /// How often it has left the protocol.
+    pub(crate) departures: u32,
 }
 
 impl Peer {
@@ -240,6 +242,7 @@ impl Peers {
             backlog: 0,
             order: Order::default(),
             queue: Queue::default(),
+            departures: 0,
         });
         self.index.insert(id, at);
         self.latest = at;

@@ -1,9 +1,15 @@
 //! What waits until a peer may be sent it.
 
+use crate::core::MOST_PENDING;
 use crate::peers::Outgoing;
 use std::collections::VecDeque;
 
 /// What waits for one peer's credits: operations, in their order, and answers to the peer's atomic operations.
+///
+/// **Answers are bounded by what a requester has under way.** The credit of a request is given back when the operation has been
+/// made, and not when its answer has left: two peers with atomics on each other would wait for each other. An honest
+/// requester has at most [`MOST_PENDING`] operations without an end. It forgets those of a target that it takes for lost, and may
+/// then ask for as many again: [`Queue::MOST_ANSWERS`] is twice that. A peer with more has left the protocol.
 ///
 /// **Answers do not wait for operations.** Operations of both sides may wait for each other's answers. So the two leave in turn,
 /// and answers alone while operations are held back.
@@ -16,6 +22,9 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// Answers that may wait for one peer.
+    pub(crate) const MOST_ANSWERS: usize = 2 * MOST_PENDING;
+
     /// Whether nothing that waits comes before this.
     #[inline]
     pub(crate) fn lets_pass(&self, what: &Outgoing) -> bool {
@@ -32,6 +41,11 @@ impl Queue {
             true => self.answers.push_back(what),
             false => self.operations.push_back(what),
         }
+    }
+
+    /// Whether the peer has asked for more answers than an honest one can.
+    pub(crate) fn overflows(&self) -> bool {
+        self.answers.len() > Self::MOST_ANSWERS
     }
 
     fn is_answers_turn(&self, held: bool) -> bool {

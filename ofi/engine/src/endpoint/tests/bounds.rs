@@ -1,7 +1,8 @@
 //! What a peer can make this side keep.
 
 use super::*;
-use crate::core::MOST_PENDING;
+use crate::core::{MOST_PENDING, Pending};
+use crate::queue::Queue;
 
 const BOTH: Access = Access {
     read: true,
@@ -41,6 +42,62 @@ fn word(region: &Region) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
+/// What waits at the first side for its peer of this number, and how often that has left the protocol.
+fn waiting(at: &Side, peer: usize) -> (usize, u32) {
+    let mut core = at.endpoint.core();
+    let number = core.peers.number(at.peers[peer]);
+    let peer = core.peers.get(number);
+    (peer.queue.len().1, peer.departures)
+}
+
+/// A message of the first side is received by the second one.
+fn speak(from: &Side, to: &Side, (of, number): (usize, usize)) {
+    let region = filled(8, 1);
+    to.receive(exactly(Some(to.peers[of]), 3), &region, 8, 8);
+    from.send(number, 3, &region, 8);
+    assert_eq!(next(&[to, from]).unwrap().0.context, 8);
+    next(&[from, to]).unwrap();
+}
+
+/// Has the first side send what it starts whatever the second has granted. It handles nothing that arrives.
+fn force(hostile: &Side, target: &Side, start: impl FnOnce()) {
+    let mut core = hostile.endpoint.core();
+    let at = core.peers.number(hostile.peers[1]);
+    core.peers.get(at).credits = 1;
+    // It waits for no answer.
+    core.pending
+        .retain(|_, p| !matches!(p, Pending::Atomic { .. }));
+    drop(core);
+    start();
+    target.endpoint.progress(Duration::ZERO);
+}
+
+#[test]
+fn a_peer_that_asks_for_atomics_and_grants_nothing_is_given_up() {
+    let sides: [Side; 3] = sides(3).try_into().ok().unwrap();
+    let [hostile, target, third] = &sides;
+    let [memory, one, was] = words(target);
+    speak(hostile, target, (0, 1));
+    speak(third, target, (2, 1));
+    let mut most = 0;
+    for _ in 0..Queue::MOST_ANSWERS + 200 {
+        force(hostile, target, || add(hostile, 1, (&one, &was)).unwrap());
+        let (answers, departures) = waiting(target, 0);
+        most = most.max(answers);
+        if departures > 0 {
+            break;
+        }
+    }
+    assert_eq!(waiting(target, 0), (0, 1), "after {most} answers");
+    assert!((1000..=Queue::MOST_ANSWERS).contains(&most), "{most}");
+    let before = word(&memory);
+    add(third, 1, (&one, &was)).unwrap();
+    next(&[third, target]).unwrap();
+    assert_eq!((word(&was), word(&memory)), (before, before + 1));
+    speak(third, target, (2, 1));
+    speak(target, third, (1, 2));
+}
+
 /// More than each may have under way, so that requests and answers wait for each other.
 #[test]
 fn two_peers_that_flood_each_other_with_atomics_both_end() {
@@ -62,8 +119,9 @@ fn two_peers_that_flood_each_other_with_atomics_both_end() {
         next(&[&a, &b]).unwrap();
         next(&[&b, &a]).unwrap();
     }
-    for memory in [&of_a[0], &of_b[0]] {
+    for (side, other, memory) in [(&a, 1, &of_a[0]), (&b, 0, &of_b[0])] {
         assert_eq!(word(memory), MANY as u64);
+        assert_eq!(waiting(side, other), (0, 0));
     }
 }
 
