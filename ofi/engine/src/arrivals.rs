@@ -226,10 +226,25 @@ impl Core {
     }
 
     fn keep(&mut self, tagged: bool, at: usize, message: Unexpected) {
-        if let Body::Here(bytes) = &message.body {
-            self.peers.get(at).backlog += bytes.len() as u64;
-        }
+        let backlog = &mut self.peers.get(at).backlog;
+        backlog.add(&message.body);
+        let overflows = backlog.overflows();
         self.lists[usize::from(tagged)].keep(message);
+        if overflows {
+            self.expel(
+                at,
+                "it sends more than it may to a program that does not receive",
+            );
+        }
+    }
+
+    /// Takes a message that was kept.
+    pub(crate) fn take_kept(&mut self, tagged: bool, at: usize) -> Option<Unexpected> {
+        let message = self.lists[usize::from(tagged)].take(at)?;
+        if let Some(at) = self.peers.find(message.from) {
+            self.peers.get(at).backlog.remove(&message.body);
+        }
+        Some(message)
     }
 
     /// A message with its bytes.
@@ -287,10 +302,6 @@ impl Core {
         };
         match message.body {
             Body::Here(bytes) => {
-                if let Some(at) = self.peers.find(message.from) {
-                    let peer = self.peers.get(at);
-                    peer.backlog = peer.backlog.saturating_sub(len);
-                }
                 place.store_bytes(bytes.get(..fits as usize).unwrap_or(&bytes));
                 match len > room {
                     true => op.failed(Failure::Truncated, &end, len - room),
@@ -380,7 +391,7 @@ impl Core {
             let Some(at) = list.find(&receive.wanted) else {
                 return list.post(receive);
             };
-            let Some(message) = list.take(at) else {
+            let Some(message) = self.take_kept(tagged, at) else {
                 return;
             };
             let Some(least) = receive.least else {

@@ -604,6 +604,11 @@ impl Core {
         if peer.departures == 1 {
             tracing::error!(?id, why, "a peer has left the protocol and is given up");
         }
+        for list in &mut self.lists {
+            for message in list.forget(id) {
+                self.peers.get(at).backlog.remove(&message.body);
+            }
+        }
         self.lose(id);
     }
 

@@ -164,8 +164,8 @@ impl Endpoint {
     /// None was.
     pub fn take_claimed(&self, tagged: bool, buffer: &Buffer, op: Op) -> Result<(), Refused> {
         let mut core = self.core();
-        let list = &mut core.lists[usize::from(tagged)];
-        let message = list.claimed(op.context).and_then(|at| list.take(at));
+        let at = core.lists[usize::from(tagged)].claimed(op.context);
+        let message = at.and_then(|at| core.take_kept(tagged, at));
         let message = message.ok_or(Refused::NoMessage)?;
         core.give(message, op, buffer, 0);
         Ok(())
@@ -180,7 +180,7 @@ impl Endpoint {
             true => list.claimed(op.context),
             false => list.find(wanted),
         };
-        let Some(message) = at.and_then(|at| list.take(at)) else {
+        let Some(message) = at.and_then(|at| core.take_kept(tagged, at)) else {
             return op.failed(Failure::NoMessage, &End::default(), 0);
         };
         let end = End {

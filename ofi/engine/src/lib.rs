@@ -27,7 +27,7 @@
 //!   for it. A grant is given back when a message has been handled, and not when somebody asks for it: so a program that
 //!   asks for the last of many messages first gets it.
 //! * **What nobody asks for is bounded.** From 1 MiB of a peer on, its messages come as envelopes of 16 bytes, whose bytes stay
-//!   at the sender.
+//!   at the sender. A peer that makes this side keep more than an honest one can has left the protocol and is given up.
 //! * Messages of a pair are matched in the order in which they were sent, long ones among short ones.
 //! * Nobody sleeps over a completion: while a wait object is awaited, its endpoints make progress by themselves.
 //! * Every operation has one end: a completion, or a failure with its cause. A peer that is gone ends what is under way to it.

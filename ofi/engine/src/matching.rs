@@ -109,6 +109,14 @@ impl Lists {
         self.unexpected.remove(at)
     }
 
+    /// Drops the messages of a process that nobody has claimed, and returns them.
+    pub(crate) fn forget(&mut self, from: ProcessId) -> Vec<Unexpected> {
+        let of = |m: &Unexpected| m.from == from && m.claimed.is_none();
+        let (dropped, left): (Vec<_>, Vec<_>) = self.unexpected.drain(..).partition(of);
+        self.unexpected = left.into();
+        dropped
+    }
+
     /// Takes back the receives that take messages of this process alone.
     pub(crate) fn take_back(&mut self, from: ProcessId) -> Vec<Receive> {
         let of = |r: &Receive| r.wanted.from == Some(from);

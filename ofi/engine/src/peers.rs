@@ -4,15 +4,54 @@
 //! messages land in never overflows, whatever others send. Messages beyond that wait here, in order.
 
 use crate::completion::Op;
+use crate::core::MOST_PENDING;
 use crate::landing::Landed;
+use crate::matching::Body;
 use crate::memory::Buffer;
 use crate::order::Order;
 use crate::queue::Queue;
 use portals_shim::ProcessId;
 use std::collections::HashMap;
 
-/// Unexpected bytes of a peer from which on it is asked to send envelopes alone, and at which again no longer.
-pub(crate) const BACKLOG: (u64, u64) = (1 << 20, 1 << 19);
+/// What is kept of a peer's messages that nobody has asked for.
+///
+/// An honest peer is told to send envelopes alone when more than [`Backlog::MARKS`] bytes are kept, and has at most its window of
+/// messages under way by then; a second window may be granted if it begins anew. An envelope is kept while its message waits at
+/// the sender, which has at most [`MOST_PENDING`] of them, and forgets them if it takes this side for lost. Twice
+/// that is the bound of each. A peer with more has left the protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Backlog {
+    /// Bytes of messages that are here.
+    pub(crate) bytes: u64,
+    /// Envelopes of messages that are at the sender.
+    pub(crate) envelopes: usize,
+}
+
+impl Backlog {
+    /// Bytes from which on a peer is asked to send envelopes alone, and at which again no longer.
+    pub(crate) const MARKS: (u64, u64) = (1 << 20, 1 << 19);
+    /// Bytes that a message takes at least, however short it is.
+    const LEAST: u64 = 128;
+
+    pub(crate) fn add(&mut self, body: &Body) {
+        match body {
+            Body::Here(bytes) => self.bytes += Self::LEAST.max(bytes.len() as u64),
+            Body::There(..) => self.envelopes += 1,
+        }
+    }
+
+    pub(crate) fn remove(&mut self, body: &Body) {
+        match body {
+            Body::Here(bytes) => self.bytes -= Self::LEAST.max(bytes.len() as u64).min(self.bytes),
+            Body::There(..) => self.envelopes = self.envelopes.saturating_sub(1),
+        }
+    }
+
+    /// Whether it is more than an honest peer sends.
+    pub(crate) fn overflows(&self) -> bool {
+        self.bytes > 2 * Self::MARKS.0 || self.envelopes > 2 * MOST_PENDING
+    }
+}
 
 /// What a message sends.
 #[derive(Debug)]
@@ -168,8 +207,7 @@ pub(crate) struct Peer {
     pub(crate) envelopes: bool,
     /// It was told that it may send envelopes alone.
     pub(crate) told: bool,
-    /// Bytes of its that nobody has asked for.
-    pub(crate) backlog: u64,
+    pub(crate) backlog: Backlog,
     pub(crate) order: Order<Landed>,
     pub(crate) queue: Queue,
     /// How often it has left the protocol.
@@ -190,7 +228,8 @@ impl Peer {
 
     /// Whether it is to send envelopes alone, by what nobody has asked for.
     pub(crate) fn is_to_send_envelopes(&self) -> bool {
-        self.backlog > if self.told { BACKLOG.1 } else { BACKLOG.0 }
+        let (from, to) = Backlog::MARKS;
+        self.backlog.bytes > if self.told { to } else { from }
     }
 }
 
@@ -239,7 +278,7 @@ impl Peers {
             window,
             envelopes: false,
             told: false,
-            backlog: 0,
+            backlog: Backlog::default(),
             order: Order::default(),
             queue: Queue::default(),
             departures: 0,
@@ -279,14 +318,14 @@ mod tests {
         let mut peers = Peers::default();
         let at = peers.number(ProcessId::new(1, 1));
         let peer = peers.get(at);
-        peer.backlog = BACKLOG.0;
+        peer.backlog.bytes = Backlog::MARKS.0;
         assert!(!peer.is_to_send_envelopes());
-        peer.backlog += 1;
+        peer.backlog.bytes += 1;
         assert!(peer.is_to_send_envelopes());
         peer.told = true;
-        peer.backlog = BACKLOG.1 + 1;
+        peer.backlog.bytes = Backlog::MARKS.1 + 1;
         assert!(peer.is_to_send_envelopes());
-        peer.backlog -= 1;
+        peer.backlog.bytes -= 1;
         assert!(!peer.is_to_send_envelopes());
     }
 }

@@ -8,7 +8,7 @@ mod waits;
 use super::*;
 use crate::addresses::Addresses;
 use crate::completion::{Counter, Entry, ErrorEntry, HasFailed, Queue, Reports, flags};
-use crate::peers::BACKLOG;
+use crate::peers::Backlog;
 use portals_shim::Region;
 use portals_shim::fabric::FabricKind;
 use std::sync::Arc;
@@ -214,15 +214,15 @@ fn a_program_may_ask_for_the_last_of_many_messages_first() {
     let came = || {
         let mut core = b.endpoint.core();
         let at = core.peers.number(b.peers[0]);
-        core.peers.get(at).backlog
+        core.peers.get(at).backlog.bytes
     };
     let begun = Instant::now();
-    while came() < BACKLOG.0 || begun.elapsed() < Duration::from_millis(50) {
+    while came() < Backlog::MARKS.0 || begun.elapsed() < Duration::from_millis(50) {
         assert!(begun.elapsed() < LIMIT);
         a.endpoint.progress(Duration::ZERO);
         b.endpoint.progress(Duration::ZERO);
     }
-    assert!(came() <= BACKLOG.0 + 64 * 1024, "{} bytes", came());
+    assert!(came() <= Backlog::MARKS.0 + 64 * 1024, "{} bytes", came());
     for n in (0..MANY).rev() {
         b.receive(exactly(None, n as u64), &to, 1024, n);
         let (entry, _) = next(&[&b, &a]).unwrap();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::core::{MOST_PENDING, Pending};
+use crate::peers::Backlog;
 use crate::queue::Queue;
 
 const BOTH: Access = Access {
@@ -96,6 +97,73 @@ fn a_peer_that_asks_for_atomics_and_grants_nothing_is_given_up() {
     assert_eq!((word(&was), word(&memory)), (before, before + 1));
     speak(third, target, (2, 1));
     speak(target, third, (1, 2));
+}
+
+fn backlog(at: &Side, peer: usize) -> Backlog {
+    let mut core = at.endpoint.core();
+    let number = core.peers.number(at.peers[peer]);
+    core.peers.get(number).backlog
+}
+
+#[test]
+fn a_peer_that_sends_what_it_may_not_to_a_program_that_does_not_receive_is_given_up() {
+    for long in [false, true] {
+        let sides: [Side; 3] = sides(3).try_into().ok().unwrap();
+        let [hostile, target, third] = &sides;
+        speak(hostile, target, (0, 1));
+        speak(third, target, (2, 1));
+        let region = filled(EAGER + 1, 1);
+        let mut most = Backlog::default();
+        for _ in 0..2 * MOST_PENDING + 200 {
+            let len = if long { EAGER + 1 } else { 0 };
+            force(hostile, target, || hostile.send(1, 7, &region, len));
+            // What it exposed is gone.
+            for (_, pending) in hostile.endpoint.core().pending.drain() {
+                drop(pending);
+            }
+            if waiting(target, 0).1 > 0 {
+                break;
+            }
+            most = backlog(target, 0);
+        }
+        assert_eq!(
+            (waiting(target, 0).1, backlog(target, 0)),
+            (1, Backlog::default())
+        );
+        assert!(!most.overflows() && most != Backlog::default(), "{most:?}");
+        assert!(
+            target.endpoint.core().lists[1]
+                .find(&exactly(None, 7))
+                .is_none()
+        );
+        speak(third, target, (2, 1));
+    }
+}
+
+/// Messages without a byte cost the receiver memory too.
+#[test]
+fn empty_messages_that_nobody_asks_for_stay_at_their_sender() {
+    const MANY: usize = 12_000;
+    let [a, b] = pair();
+    let region = filled(1, 1);
+    for _ in 0..MANY {
+        a.send(1, 7, &region, 0);
+    }
+    let begun = Instant::now();
+    while backlog(&b, 0).envelopes == 0 {
+        assert!(begun.elapsed() < LIMIT, "{:?}", backlog(&b, 0));
+        a.endpoint.progress(Duration::ZERO);
+        b.endpoint.progress(Duration::ZERO);
+    }
+    for n in 0..MANY {
+        b.receive(exactly(None, 7), &region, 0, n);
+        let (entry, _) = next(&[&b, &a]).unwrap();
+        assert_eq!((entry.context, entry.len), (n, 0));
+    }
+    for _ in 0..MANY {
+        next(&[&a, &b]).unwrap();
+    }
+    assert_eq!(backlog(&b, 0), Backlog::default());
 }
 
 /// More than each may have under way, so that requests and answers wait for each other.
