@@ -180,13 +180,13 @@ impl Verbs {
         match record.work {
             Work::Write { op, ack, .. } => self.write_done(ni, op, ack, fail),
             Work::Read(reply) => ni.reply_in_place(&reply, fail),
-            Work::Fetch {
+            Work::RndvRead {
                 op,
                 token,
                 request,
                 staged,
             } => {
-                self.fetch_done(ni, record.peer, (token, request), staged, op, fail);
+                self.rndv_read_done(ni, record.peer, (token, request), staged, op, fail);
             }
         }
     }

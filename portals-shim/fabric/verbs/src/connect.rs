@@ -259,7 +259,7 @@ impl Unconnected {
             records: Slab::new(),
             offloaded: Offloaded::default(),
             am_gets: AmGets::default(),
-            announced: Slab::new(),
+            rndv_sends: Slab::new(),
             registry,
             published: Published::default(),
             rings: Rings::new(self.settings.rings(crowded)),

@@ -11,8 +11,8 @@
 //! | kind | body | then |
 //! |---|---|---|
 //! | [`Kind::Message`] | header, data | delivered |
-//! | [`Kind::Announce`] | token (4), where the data is (12), header | the receiver reads it, then `Fetched` |
-//! | [`Kind::Fetched`] | token of the announcement (4); flag: it failed | the data may be reused |
+//! | [`Kind::ReadyToSend`] | token (4), where the data is (12), header | RTS: the receiver reads it, then [`Kind::AckToSend`] |
+//! | [`Kind::AckToSend`] | token of the RTS (4); flag: the READ failed | ATS: the data may be reused |
 //! | [`Kind::Advertise`] | token (4), portal index (4), adverts (56 each) | replaces what was known of that portal |
 //! | [`Kind::Withdrawn`] | token of the advertisement (4) | the peer uses the new ones only |
 //! | [`Kind::Credit`] | – | takes no credit itself |
@@ -66,8 +66,8 @@ pub(super) const HEADER: usize = 4 + 8 + 4 * 8 + 4 + 8;
 const PUT_ROOM: usize = 4 + 4 * 8 + 8;
 /// Most bytes before the data of a message.
 pub(super) const MESSAGE_HEAD: usize = PREFIX + HEADER;
-/// Most bytes of an announcement.
-pub(super) const ANNOUNCEMENT: usize = MESSAGE_HEAD + 16;
+/// Most bytes of an RTS.
+pub(super) const READY_TO_SEND: usize = MESSAGE_HEAD + 16;
 /// Bytes of a frame of a word.
 pub(super) const WORD: usize = PREFIX + 1;
 /// Most bytes of a notice.
@@ -88,8 +88,8 @@ pub(super) const SLOT: usize = MESSAGE_HEAD + EAGER;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Message,
-    Announce,
-    Fetched,
+    ReadyToSend,
+    AckToSend,
     Advertise,
     Withdrawn,
     Credit,
@@ -105,8 +105,8 @@ pub(super) enum Kind {
 impl Kind {
     const ALL: [Self; 13] = [
         Self::Message,
-        Self::Announce,
-        Self::Fetched,
+        Self::ReadyToSend,
+        Self::AckToSend,
         Self::Advertise,
         Self::Withdrawn,
         Self::Credit,
@@ -125,7 +125,7 @@ impl Kind {
 #[repr(C)]
 pub(super) struct Prefix {
     kind: u8,
-    /// 1: the fetch failed, or there is nothing to be read.
+    /// 1: the READ failed, or there is nothing to be read.
     flags: u8,
     pub(super) credits: U16,
     pub(super) requests_done: U32,
@@ -133,7 +133,7 @@ pub(super) struct Prefix {
 
 const _: () = assert!(size_of::<Prefix>() == PREFIX);
 
-/// Where announced data is.
+/// Where memory of the sender is.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Place {
@@ -286,12 +286,12 @@ pub(super) enum Body<'a> {
         header: Header,
         data: &'a [u8],
     },
-    Announce {
+    ReadyToSend {
         header: Header,
         token: u32,
         from: Remote,
     },
-    Fetched {
+    AckToSend {
         token: u32,
         failed: bool,
     },
@@ -626,17 +626,17 @@ pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a
     }
     let mut token = || take(&mut body).map(u32::from_le_bytes).ok_or(short);
     let parsed = match kind {
-        Kind::Announce => {
+        Kind::ReadyToSend => {
             let token = token()?;
             let (place, rest) = Place::read_from_prefix(body).map_err(|_| short)?;
             let (fields, _) = Fields::read(rest)?;
-            Body::Announce {
+            Body::ReadyToSend {
                 header: fields.header(ends, 0)?,
                 token,
                 from: place.remote(),
             }
         }
-        Kind::Fetched => Body::Fetched {
+        Kind::AckToSend => Body::AckToSend {
             token: token()?,
             failed: prefix.flags & 1 != 0,
         },

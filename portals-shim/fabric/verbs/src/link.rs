@@ -661,8 +661,8 @@ impl Verbs {
         any
     }
 
-    /// Ends everything that waits for a peer, which is given up: operations with a failure, announced data as if
-    /// it had been refused, answers that will not come with what tells the initiator so.
+    /// Ends everything that waits for a peer, which is given up: operations with a failure, a rendezvous as if its
+    /// target had refused it, answers that will not come with what tells the initiator so.
     pub(super) fn fail_peer(&mut self, ni: &mut Ni, rank: usize, why: &dyn std::fmt::Display) {
         let Some(peer) = self.peer(rank) else { return };
         if peer.is_failed() {
@@ -692,14 +692,14 @@ impl Verbs {
             .collect();
         self.forget_am_gets(rank);
         let offloaded = self.offloaded.of(rank);
-        let announced: Vec<usize> = self
-            .announced
+        let rndv_sends: Vec<usize> = self
+            .rndv_sends
             .iter()
             .filter(|(_, a)| a.peer == rank)
             .map(|(i, _)| i)
             .collect();
         let operations =
-            records.len() + offloaded.len() + announced.len() + held.len() + expected.len();
+            records.len() + offloaded.len() + rndv_sends.len() + held.len() + expected.len();
         if operations > 0 && !self.closed {
             tracing::error!(
                 peer = rank,
@@ -733,7 +733,7 @@ impl Verbs {
         for id in offloaded {
             self.offloaded_failed(ni, id);
         }
-        for token in announced {
+        for token in rndv_sends {
             self.source_free(ni, token, NiFail::FAIL);
         }
         for tx in held {

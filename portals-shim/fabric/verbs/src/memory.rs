@@ -24,7 +24,7 @@ pub(super) enum Use {
     Local,
     /// Written by our own reads.
     Landing,
-    /// Announced: a peer reads it once.
+    /// Source of a rendezvous: a peer reads it once.
     Source,
     /// Advertised for puts.
     OpenPut,

@@ -106,14 +106,14 @@ impl Verbs {
         }
         match body {
             FrameBody::Message { header, data } => self.message_apart(ni, rank, &header, data),
-            FrameBody::Announce {
+            FrameBody::ReadyToSend {
                 header,
                 token,
                 from,
             } => {
-                self.handle_announcement(ni, rank, &header, token, from);
+                self.handle_rts(ni, rank, &header, token, from);
             }
-            FrameBody::Fetched { token, failed } => self.announced_read(ni, rank, token, failed),
+            FrameBody::AckToSend { token, failed } => self.handle_ats(ni, rank, token, failed),
             FrameBody::Advertise {
                 portal,
                 token,
@@ -236,7 +236,7 @@ impl Verbs {
                 ni.reply_end(r.op, NiFail::OK);
             }
             Late::Reply(r) => {
-                self.announce(ni, rank, &r.header, r.md, &r.segments, After::Reply(r.op));
+                self.send_rts(ni, rank, &r.header, r.md, &r.segments, After::Reply(r.op));
                 self.request_done(rank);
             }
             Late::Swap(s, new, fail) => {

@@ -36,7 +36,7 @@ use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use verbs_backend::BufferPool;
-pub(crate) use work::{After, Announced, Counters, Fetched, Record, Work};
+pub(crate) use work::{After, Counters, Record, RndvSend, StagedRead, Work};
 
 /// The fabric below one interface.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub struct Verbs {
     pub(crate) records: Slab<Record>,
     pub(crate) offloaded: Offloaded,
     pub(crate) am_gets: AmGets,
-    pub(crate) announced: Slab<Announced>,
+    pub(crate) rndv_sends: Slab<RndvSend>,
     pub(crate) registry: Registry,
     pub(crate) published: Published,
     pub(crate) rings: Rings,
@@ -180,7 +180,7 @@ impl Verbs {
 
     /// Whether nothing is under way to others, and nobody has still to read memory of this rank.
     pub(crate) fn is_drained(&mut self) -> bool {
-        let unread = self.announced.iter().next().is_some();
+        let unread = self.rndv_sends.iter().next().is_some();
         self.all_is_sent() && !unread
     }
 

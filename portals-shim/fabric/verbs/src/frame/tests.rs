@@ -169,18 +169,18 @@ fn every_header_survives_the_wire() {
             address: extra,
             rkey: ac,
         };
-        let b = frame(Kind::Announce, |w| {
+        let b = frame(Kind::ReadyToSend, |w| {
             w.token(pt);
             w.place(from);
             w.header(&header, 0);
         });
-        assert!(b.len() <= ANNOUNCEMENT);
-        let announced = Body::Announce {
+        assert!(b.len() <= READY_TO_SEND);
+        let rts = Body::ReadyToSend {
             header,
             token: pt,
             from,
         };
-        assert_eq!(parse(&b, &ENDS).unwrap().1, announced);
+        assert_eq!(parse(&b, &ENDS).unwrap().1, rts);
     }
 }
 
@@ -215,7 +215,7 @@ fn a_question_and_its_answer_survive_the_wire() {
 
 #[test]
 fn every_prefix_of_a_frame_and_every_corruption_is_an_answer() {
-    let b = frame(Kind::Announce, |w| {
+    let b = frame(Kind::ReadyToSend, |w| {
         w.token(1);
         w.place(Remote {
             address: 1,

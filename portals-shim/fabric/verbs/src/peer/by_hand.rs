@@ -28,7 +28,7 @@ fn is_request(bytes: &[u8]) -> bool {
         )
     };
     match frame::parse(bytes, &nobody) {
-        Ok((_, Body::Message { header, .. } | Body::Announce { header, .. })) => asks(&header),
+        Ok((_, Body::Message { header, .. } | Body::ReadyToSend { header, .. })) => asks(&header),
         Ok((_, Body::Notice { .. })) => true,
         Ok(_) | Err(_) => false,
     }

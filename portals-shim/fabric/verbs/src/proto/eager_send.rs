@@ -61,7 +61,7 @@ impl Verbs {
         }
         if select::by_message(header.payload_len()) == Protocol::RndvRead {
             self.counters.protocols.rndv_read += 1;
-            return self.announce(ni, rank, header, *md, payload, After::Send(*op));
+            return self.send_rts(ni, rank, header, *md, payload, After::Send(*op));
         }
         self.counters.protocols.eager += 1;
         self.eager(rank, header, |room| MEMORY.gather_into(payload, room));

@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(goes(&put(5, b"one")), None);
         assert_eq!(goes(&put(5, b"two, longer")), Some(b"two, longer".to_vec()));
         // What is no put changes nothing.
-        assert_eq!(goes(&frame(Kind::Announce, 6, 4, b"")), None);
+        assert_eq!(goes(&frame(Kind::ReadyToSend, 6, 4, b"")), None);
         assert_eq!(goes(&frame(Kind::Credit, 0, 4, b"")[..PREFIX]), None);
         assert_eq!(goes(&put(5, b"")), Some(Vec::new()));
         assert_eq!(goes(&put(6, b"one")), None);

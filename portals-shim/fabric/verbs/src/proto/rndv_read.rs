@@ -1,15 +1,16 @@
-//! `rndv read`: a rendezvous. A message announces the data, and the target's adapter reads it into the matched descriptor.
+//! `rndv read`: a rendezvous by RDMA READ. RTS (ready to send) says where the data is, the target's adapter reads it into the
+//! matched descriptor, and ATS (acknowledge to send) gives it back. The names are UCX's.
 //!
 //! ```text
 //!   initiator                                    target
-//!   start:  registered, Announce ──────────────▶ matched: PUT_START, or REPLY_START
+//!   start:  registered, RTS ───────────────────▶ matched: PUT_START, or REPLY_START
 //!                                ◀──── READ ─────
-//!   complete:  SEND_END          ◀──── Fetched ── PUT_END, ack; or REPLY_END
+//!   complete:  SEND_END          ◀───── ATS ───── PUT_END, ack; or REPLY_END
 //! ```
 //!
 //! # Recovery
 //!
-//! An announcement that a broken connection left undone is sent again, and a READ is made again, as every frame and READ. Data
+//! An RTS that a broken connection left undone is sent again, and a READ is made again, as every frame and READ. Data
 //! that the target cannot read is a failure at both ends, and so is data whose peer is given up.
 //!
 //! # Invariants
@@ -17,18 +18,18 @@
 //! * Data stays registered, and its descriptor in use, until the target has said that it has read it.
 //! * What a get or an exchange reads at the target is read when the puts before it are in place (`peer/late.rs`).
 
-use crate::frame::{ANNOUNCEMENT, Kind, MESSAGE_HEAD, TOKEN};
+use crate::frame::{Kind, MESSAGE_HEAD, READY_TO_SEND, TOKEN};
 use crate::memory::{Transfer, Use};
 use crate::receive::is_request;
 use crate::trusted::MEMORY;
-use crate::verbs::{After, Announced, Fetched, Verbs, Work};
+use crate::verbs::{After, RndvSend, StagedRead, Verbs, Work};
 use fabric_api::delivery;
 use portals_core::{Header, Incoming, MdHandle, Ni, NiFail, OpId, Segment};
 use verbs_backend::Remote;
 
 impl Verbs {
-    /// Announces long data to the peer; `after` happens when it has read it.
-    pub(crate) fn announce(
+    /// Sends the RTS of long data; `after` happens when the peer has read it.
+    pub(crate) fn send_rts(
         &mut self,
         ni: &mut Ni,
         rank: usize,
@@ -53,9 +54,9 @@ impl Verbs {
                 .and_then(|s| Some((s.mr.remote(0)?, Some(s)))),
         };
         let Some((remote, staged)) = place else {
-            return self.not_announced(ni, rank, header, after);
+            return self.cannot_send_rts(ni, rank, header, after);
         };
-        let token = self.announced.insert(Announced {
+        let token = self.rndv_sends.insert(RndvSend {
             peer: rank,
             after,
             header: *header,
@@ -64,16 +65,22 @@ impl Verbs {
         let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
-        peer.send(&self.send_pool, Kind::Announce, false, ANNOUNCEMENT, |w| {
-            w.token(token as u32);
-            w.place(remote);
-            w.header(header, 0);
-        });
+        peer.send(
+            &self.send_pool,
+            Kind::ReadyToSend,
+            false,
+            READY_TO_SEND,
+            |w| {
+                w.token(token as u32);
+                w.place(remote);
+                w.header(header, 0);
+            },
+        );
     }
 
     /// Long data that cannot be registered is not sent. A request ends here, as if it had never been made; of a
     /// reply the peer gets the header alone, which ends its operation with a failure.
-    fn not_announced(&mut self, ni: &mut Ni, rank: usize, header: &Header, after: After) {
+    fn cannot_send_rts(&mut self, ni: &mut Ni, rank: usize, header: &Header, after: After) {
         match after {
             After::Send(op) => {
                 if let Some(peer) = self.peer(rank) {
@@ -99,7 +106,7 @@ impl Verbs {
     }
 
     /// A header whose data is to be read from the peer.
-    pub(crate) fn handle_announcement(
+    pub(crate) fn handle_rts(
         &mut self,
         ni: &mut Ni,
         rank: usize,
@@ -114,19 +121,19 @@ impl Verbs {
         let d = match ni.handle_header(header) {
             Incoming::Deposit(d) if d.length > 0 => d,
             Incoming::Deposit(d) => {
-                return self.fetched(ni, rank, token, request, Some(d.op), NiFail::OK);
+                return self.send_ats(ni, rank, token, request, Some(d.op), NiFail::OK);
             }
-            // Gets and exchanges are never announced; a peer that does so gets nothing.
+            // No RTS is of a get or an exchange; a peer that sends one gets nothing.
             Incoming::Reply(r) => {
                 ni.reply_end(r.op, NiFail::FAIL);
-                return self.fetched(ni, rank, token, request, None, NiFail::FAIL);
+                return self.send_ats(ni, rank, token, request, None, NiFail::FAIL);
             }
             Incoming::Swap(s) => {
                 ni.swap_end(s.op, NiFail::FAIL);
-                return self.fetched(ni, rank, token, request, None, NiFail::FAIL);
+                return self.send_ats(ni, rank, token, request, None, NiFail::FAIL);
             }
             Incoming::Acked | Incoming::Dropped(_) => {
-                return self.fetched(ni, rank, token, request, None, NiFail::OK);
+                return self.send_ats(ni, rank, token, request, None, NiFail::OK);
             }
         };
         let target = match d.segments.as_slice() {
@@ -139,16 +146,16 @@ impl Verbs {
                     len: d.length,
                 };
                 let lkey = s.mr.lkey();
-                let fetched = Fetched {
+                let staged = StagedRead {
                     staged: s,
                     segments: d.segments.clone(),
                     len: d.length,
                 };
-                (local, lkey, Some(Box::new(fetched)))
+                (local, lkey, Some(Box::new(staged)))
             }),
         };
         let Some((local, lkey, staged)) = target else {
-            return self.fetched(ni, rank, token, request, Some(d.op), NiFail::FAIL);
+            return self.send_ats(ni, rank, token, request, Some(d.op), NiFail::FAIL);
         };
         let transfer = Transfer {
             local,
@@ -163,7 +170,7 @@ impl Verbs {
         self.post_transfer(
             rank,
             transfer,
-            Work::Fetch {
+            Work::RndvRead {
                 op: d.op,
                 token,
                 request,
@@ -172,30 +179,30 @@ impl Verbs {
         );
     }
 
-    /// Announced data has been read into the matched descriptor, or into a stand-in, or will not be.
-    pub(crate) fn fetch_done(
+    /// The READ has ended, into the matched descriptor or into a staging buffer.
+    pub(crate) fn rndv_read_done(
         &mut self,
         ni: &mut Ni,
         rank: usize,
         (token, request): (u32, bool),
-        staged: Option<Box<Fetched>>,
+        staged: Option<Box<StagedRead>>,
         op: OpId,
         fail: NiFail,
     ) {
-        if let Some(fetched) = staged.filter(|_| fail == NiFail::OK) {
-            let mut data = vec![0; fetched.len as usize];
-            if fetched.staged.region.read(0, &mut data).is_ok() {
-                MEMORY.scatter(&fetched.segments, &data);
+        if let Some(read) = staged.filter(|_| fail == NiFail::OK) {
+            let mut data = vec![0; read.len as usize];
+            if read.staged.region.read(0, &mut data).is_ok() {
+                MEMORY.scatter(&read.segments, &data);
             }
         }
-        self.fetched(ni, rank, token, request, Some(op), fail);
+        self.send_ats(ni, rank, token, request, Some(op), fail);
         if request {
             self.put_in_place(ni, rank);
         }
     }
 
-    /// Announced data has been read, or will not be: frees it at its owner, ends the deposit, acks.
-    pub(crate) fn fetched(
+    /// The data of an RTS has been read, or will not be: the ATS frees it at its owner. Ends the deposit, acks.
+    pub(crate) fn send_ats(
         &mut self,
         ni: &mut Ni,
         rank: usize,
@@ -213,7 +220,7 @@ impl Verbs {
         };
         peer.send(
             &self.send_pool,
-            Kind::Fetched,
+            Kind::AckToSend,
             fail != NiFail::OK,
             TOKEN,
             |w| w.token(token),
@@ -223,13 +230,13 @@ impl Verbs {
         }
     }
 
-    /// A peer has read what was announced to it by this token, or has failed to.
-    pub(crate) fn announced_read(&mut self, ni: &mut Ni, rank: usize, token: u32, failed: bool) {
-        let announced = self.announced.get_mut(token as usize);
-        let own = announced.filter(|a| a.peer == rank);
+    /// The ATS of a peer: it has read the data of the RTS with this token, or has failed to.
+    pub(crate) fn handle_ats(&mut self, ni: &mut Ni, rank: usize, token: u32, failed: bool) {
+        let send = self.rndv_sends.get_mut(token as usize);
+        let own = send.filter(|a| a.peer == rank);
         let Some((header, after)) = own.map(|a| (a.header, a.after)) else {
             self.counters.bad_frames += 1;
-            tracing::warn!(peer = rank, token, "nothing was announced by this token");
+            tracing::warn!(peer = rank, token, "an ATS whose token is of no RTS");
             return;
         };
         let fail = if failed { NiFail::FAIL } else { NiFail::OK };
@@ -245,7 +252,7 @@ impl Verbs {
 
     /// A peer is done with data of ours.
     pub(crate) fn source_free(&mut self, ni: &mut Ni, token: usize, fail: NiFail) {
-        match self.announced.try_remove(token).map(|a| a.after) {
+        match self.rndv_sends.try_remove(token).map(|a| a.after) {
             Some(After::Send(Some(op))) => ni.send_end(op, fail),
             Some(After::Reply(op)) => ni.reply_end(op, fail),
             Some(After::Send(None)) | None => {}

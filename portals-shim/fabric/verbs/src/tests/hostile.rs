@@ -83,7 +83,7 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
             w.header(&good, len.into());
         })
     };
-    let nowhere = frame(Kind::Announce, |w| {
+    let nowhere = frame(Kind::ReadyToSend, |w| {
         w.token(3);
         w.push(&[0; 8]);
     });
@@ -102,10 +102,10 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
             "fields that are not there",
             frame(Kind::Message, |w| w.push(&[0, 0xff, 0, 0, 1, 2, 3])),
         ),
-        ("an announcement cut short", nowhere),
-        ("no token", frame(Kind::Fetched, |w| w.push(&[1, 2, 3]))),
-        ("a token of nothing", token(Kind::Fetched, 77)),
-        ("a token far away", token(Kind::Fetched, u32::MAX)),
+        ("an RTS cut short", nowhere),
+        ("no token", frame(Kind::AckToSend, |w| w.push(&[1, 2, 3]))),
+        ("a token of nothing", token(Kind::AckToSend, 77)),
+        ("a token far away", token(Kind::AckToSend, u32::MAX)),
         ("a question cut short", token(Kind::ReadRequest, 1)),
         (
             "an answer cut short",
@@ -252,10 +252,10 @@ fn device_a_peer_tells_of_what_it_may_not_write() {
     close(raws);
 }
 
-/// Announced data that is not there, or whose length wraps around: the message ends with a failure at its target, the
+/// An RTS of data that is not there, or whose length wraps around: the message ends with a failure at its target, the
 /// connection is mended, and the others do not notice.
 #[test]
-fn device_announced_data_that_is_not_there_fails_alone() {
+fn device_a_rendezvous_whose_data_is_not_there_fails_alone() {
     let Some(mut raws) = raws(3, 65_536) else {
         return;
     };
@@ -268,7 +268,7 @@ fn device_announced_data_that_is_not_there_fails_alone() {
     ];
     for (n, (length, address, rkey)) in (0..).zip(places) {
         let header = raws[EVIL].header(target, LOUD, length, n);
-        let bytes = frame(Kind::Announce, |w| {
+        let bytes = frame(Kind::ReadyToSend, |w| {
             w.token(3);
             w.place(Remote { address, rkey });
             w.header(&header, 0);
@@ -290,7 +290,7 @@ fn device_announced_data_that_is_not_there_fails_alone() {
     let dropped = raws[TARGET].library.ni.status().drop_count;
     for length in [1 << 40, u64::MAX] {
         let header = raws[EVIL].header(target, LOUD, length, 9);
-        let bytes = frame(Kind::Announce, |w| {
+        let bytes = frame(Kind::ReadyToSend, |w| {
             w.token(4);
             w.place(Remote {
                 address: u64::MAX - 5,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const INITIATOR: usize = 0;
 const TARGET: usize = 1;
 
-/// Announced.
+/// Goes by rendezvous.
 const LONG: usize = 65_536;
 /// What the get reads is the end of the put, and lands behind its source.
 const SHORT: usize = 8;

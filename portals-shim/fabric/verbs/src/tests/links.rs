@@ -270,7 +270,7 @@ fn device_a_vanished_rank_fails_what_was_for_it() {
         let mut victim = Some(victim);
         const MANY: u64 = 12;
         for n in 0..MANY {
-            // Some the one-sided way, some announced.
+            // Some the one-sided way, some by rendezvous.
             let bits = if n % 2 == 0 { QUIET } else { LOUD };
             let there = to(zero.peers[2], bits, 0);
             ni.put_region(s[0].source, (0, LEN), AckRequest::Ack, there, n)

@@ -9,9 +9,9 @@ use fabric_api::protocol::{Operation, Protocol, Reached};
 
 const LEN: usize = 1 << 16;
 
-/// Announcements that the peer has not answered.
-fn announced(raw: &Raw) -> usize {
-    raw.library.nal.announced.iter().count()
+/// Rendezvous whose ATS has not come.
+fn unread_rts(raw: &Raw) -> usize {
+    raw.library.nal.rndv_sends.iter().count()
 }
 
 /// The protocols that have carried something since then.
@@ -33,7 +33,7 @@ fn answer(raws: &mut [Raw], bits: u64) -> &'static str {
     let ends = raws[1].seen(EventKind::GetEnd, bits).0;
     for _ in 0..LOOKS {
         raws[1].step();
-        if announced(&raws[1]) > 0 {
+        if unread_rts(&raws[1]) > 0 {
             return "rndv read";
         }
         if raws[1].seen(EventKind::GetEnd, bits).0 > ends {
@@ -58,7 +58,7 @@ fn lengths(raws: &mut [Raw], row: &Protocol) {
     for len in [row.from, row.to.unwrap_or(row.from + 1)] {
         let there = to(raws[1].id(), bits, 0);
         let before = raws[0].library.nal.counters.protocols;
-        let unread = announced(&raws[0]);
+        let unread = unread_rts(&raws[0]);
         let last = match row.operation {
             Operation::Put => EventKind::Ack,
             Operation::Get => EventKind::ReplyEnd,
@@ -76,7 +76,7 @@ fn lengths(raws: &mut [Raw], row: &Protocol) {
             (_, other) => panic!("{len} bytes of {row:?}: {other:?}"),
         };
         let long = usize::from(row.operation == Operation::Put && name == "rndv read");
-        assert_eq!(announced(&raws[0]), unread + long);
+        assert_eq!(unread_rts(&raws[0]), unread + long);
         assert_eq!(name, alike(row.name), "{len} bytes of {row:?}");
         until(raws, "its end", |r| r[0].seen(last, bits) == (ended + 1, 0));
     }

@@ -267,7 +267,7 @@ pub(super) fn until<N: Nal>(
     }
 }
 
-/// All make progress until nothing of theirs is under way; what they have announced may be unread.
+/// All make progress until nothing of theirs is under way; data of an RTS may be unread.
 pub(super) fn drained(raws: &mut [Raw], what: &str) {
     let end = Instant::now() + LIMIT;
     while !raws.iter_mut().all(|raw| raw.nal().all_is_sent()) {

@@ -15,18 +15,18 @@ pub(crate) enum Work {
     },
     /// A one-sided get; the reply that the target would have sent, whose data is in place.
     Read(InPlace),
-    /// Announced data being read into a descriptor.
-    Fetch {
+    /// Data of a peer's RTS being read into a descriptor.
+    RndvRead {
         op: OpId,
         token: u32,
         request: bool,
-        staged: Option<Box<Fetched>>,
+        staged: Option<Box<StagedRead>>,
     },
 }
 
-/// Announced data that is read into a stand-in, and where it goes from there.
+/// Data of a peer's RTS that is read into a staging buffer, and where it goes from there.
 #[derive(Debug)]
-pub(crate) struct Fetched {
+pub(crate) struct StagedRead {
     pub(crate) staged: Staged,
     pub(crate) segments: Segments,
     pub(crate) len: u64,
@@ -41,14 +41,14 @@ pub(crate) struct Record {
     pub(crate) work: Work,
 }
 
-/// Data of ours that a peer was told to read.
+/// Data of ours whose RTS has left and whose ATS has not come.
 #[derive(Debug)]
-pub(crate) struct Announced {
+pub(crate) struct RndvSend {
     pub(crate) peer: usize,
     pub(crate) after: After,
     /// The message that the data belongs to.
     pub(crate) header: Header,
-    /// Keeps a stand-in alive until the peer has read it.
+    /// Keeps a staging buffer alive until the peer has read it.
     pub(crate) _staged: Option<Staged>,
 }
 
