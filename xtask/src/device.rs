@@ -60,7 +60,7 @@ const IWARP: (&str, &[&str]) = (
     "fabric_verbs",
     &[
         "tests::device_",
-        "tests::ahead::",
+        "tests::relaxed::",
         "tests::hostile::",
         "tests::keys::",
         "tests::late::",

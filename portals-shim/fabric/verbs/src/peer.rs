@@ -7,7 +7,7 @@
 //! | `peer/post.rs` | posting, and what becomes of what was refused |
 //! | `peer/flight.rs` | what is posted and not completed |
 //! | `peer/batch.rs` | small writes that are posted together |
-//! | `peer/ahead.rs` | a write that is posted together with the message after it |
+//! | `peer/relaxed.rs` | a write of relaxed order, posted together with the message after it |
 //! | `peer/renewal.rs` | what a broken connection left undone, and what is sent again |
 //! | `peer/withdrawal.rs` | when the peer is told that nothing of a list it replaces is under way |
 //! | `peer/expected.rs` | requests whose answer is awaited |
@@ -37,7 +37,7 @@
 //!   completion is both's. Of short frames, which nobody waits for, one in [`flight::QUIET`] makes a completion. Whoever
 //!   waits for the end of all that flies posts a mark ([`Peer::mark`]): the close, the end of a broken connection, and
 //!   the look for forgotten requests. A failure names the request that failed.
-//! * A write in `ahead` is posted by the call that posts the next frame, or alone before anything else is posted or
+//! * A write in `relaxed` is posted by the call that posts the next frame, or alone before anything else is posted or
 //!   waits in `queue`, in the next poll at the latest. While there is one, `batch` and `queue` are empty, and it has its
 //!   room in the send queue.
 //! * A poll that finds frames in rings alone leaves what is kept of other peers to a later one (`proto/eager_ring.rs`, `ROWS`).
@@ -47,7 +47,6 @@
 //!   and each frame has its effect once however often the connection breaks.
 
 mod acks;
-mod ahead;
 mod batch;
 #[cfg(test)]
 mod by_hand;
@@ -59,6 +58,7 @@ mod flight;
 mod late;
 mod post;
 mod queue;
+mod relaxed;
 mod renewal;
 mod rma_write_send;
 mod session;
@@ -70,13 +70,13 @@ use super::handshake::Stage;
 use super::proto::get_by_am::measured::Measured;
 use super::proto::header_cache::{ReceivedHeader, ReceivedNotice, SentHeader};
 use super::watch::Watch;
-use ahead::Ahead;
 use batch::Small;
 use confirm::Confirm;
 use credits::Credits;
 use eager_ring::{Heat, Ring};
 use fabric_api::expected::Expected;
 use flight::Flying;
+use relaxed::RelaxedWrite;
 
 use portals_core::{ProcessId, Transmit};
 use queue::Queued;
@@ -136,7 +136,7 @@ pub(super) struct Peer {
     /// Small writes that wait for others; at most [`batch::TOGETHER`], posted in the next poll at the latest.
     batch: Vec<Small>,
     /// A write that waits for the message that tells of it.
-    ahead: Option<Ahead>,
+    relaxed: Option<RelaxedWrite>,
     /// Memory for posting the two.
     chain: SendBatch,
     lost: VecDeque<Lost>,
@@ -199,7 +199,7 @@ impl Peer {
             copies: Vec::new(),
             next_copy: 0,
             batch: Vec::new(),
-            ahead: None,
+            relaxed: None,
             chain: SendBatch::new(),
             lost: VecDeque::new(),
             ring: None,
@@ -230,7 +230,7 @@ impl Peer {
         self.held.is_empty()
             && self.queue.is_empty()
             && self.batch.is_empty()
-            && self.ahead.is_none()
+            && self.relaxed.is_none()
             && self.lost.is_empty()
     }
 
@@ -291,14 +291,14 @@ impl Peer {
     pub(super) fn wants_pump(&self) -> bool {
         !self.queue.is_empty()
             || !self.batch.is_empty()
-            || self.ahead.is_some()
+            || self.relaxed.is_some()
             || self.credits.is_due()
             || self.broken
     }
 
     #[inline]
     fn has_room(&self) -> bool {
-        let kept = self.batch.len() + usize::from(self.ahead.is_some());
+        let kept = self.batch.len() + usize::from(self.relaxed.is_some());
         self.flying.len() + kept < self.room && self.is_connected()
     }
 

@@ -10,7 +10,6 @@ use portals_core::{
 use portals_shim::MdMemory;
 use portals_shim::fabric::Opened;
 
-mod ahead;
 mod auto;
 mod awaited;
 mod cm;
@@ -24,6 +23,7 @@ mod links;
 mod protocols;
 mod quiet;
 mod raw;
+mod relaxed;
 mod rings;
 mod rma_write_send;
 mod strangers;

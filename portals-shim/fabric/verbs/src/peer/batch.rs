@@ -24,7 +24,7 @@ const BUSY: usize = 2;
 impl Peer {
     /// Writes `data`, which has at most [`Peer::max_inline`] bytes, to the peer's memory; the call copies it.
     pub(crate) fn write_inline(&mut self, data: Segment, remote: Remote, id: u64) {
-        self.flush_ahead();
+        self.flush_relaxed();
         if self.queue.is_empty() && self.has_room() {
             if self.flying.len() - self.quiet >= BUSY {
                 return self.collect(data, remote, id);
@@ -66,7 +66,7 @@ impl Peer {
     #[inline]
     pub(crate) fn flush(&mut self) {
         self.flush_batch();
-        self.flush_ahead();
+        self.flush_relaxed();
     }
 
     /// Posts the batch.

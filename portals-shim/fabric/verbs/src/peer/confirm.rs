@@ -107,7 +107,7 @@ impl Peer {
         let is_it = |flying: &Flying| match flying {
             Flying::Credit => id == CREDIT,
             Flying::Read { id: own, .. }
-            | Flying::Ahead { id: own, .. }
+            | Flying::RelaxedWrite { id: own, .. }
             | Flying::WriteImmediate { id: own, .. }
             | Flying::Write { id: own, .. } => *own == id,
             Flying::Small { .. } | Flying::Buffered(_) | Flying::Mark => false,
@@ -155,7 +155,7 @@ impl Peer {
             }
             Flying::Small { .. } => (Confirmed::Plain, false),
             Flying::Read { id: own, .. } => (Confirmed::Record(own), own == id),
-            Flying::Ahead { id: own, .. }
+            Flying::RelaxedWrite { id: own, .. }
             | Flying::WriteImmediate { id: own, .. }
             | Flying::Write { id: own, .. } => (Confirmed::Record(own), false),
         })

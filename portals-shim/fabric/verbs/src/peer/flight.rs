@@ -34,9 +34,9 @@ pub(super) enum Flying {
         transfer: Transfer,
         id: u64,
     },
-    /// A write ahead of a message, which may be made again as long as the message has not come. A silent one makes no
+    /// A write of relaxed order, which may be made again as long as the message after it has not come. A silent one makes no
     /// completion on success.
-    Ahead {
+    RelaxedWrite {
         transfer: Transfer,
         id: u64,
         silent: bool,
@@ -63,7 +63,7 @@ impl Flying {
             Self::Small { len, .. } | Self::Buffered(len) => *len as u64,
             Self::Credit | Self::Mark => 0,
             Self::Read { transfer, .. }
-            | Self::Ahead { transfer, .. }
+            | Self::RelaxedWrite { transfer, .. }
             | Self::WriteImmediate { transfer, .. } => transfer.local.len,
             Self::Write { len, .. } => *len,
         }
@@ -73,7 +73,7 @@ impl Flying {
 impl Peer {
     #[inline(always)]
     pub(super) fn fly(&mut self, flying: Flying) {
-        self.unordered |= matches!(flying, Flying::Write { .. } | Flying::Ahead { .. });
+        self.unordered |= matches!(flying, Flying::Write { .. } | Flying::RelaxedWrite { .. });
         self.quiet = match flying {
             Flying::Small { silent: true, .. } => self.quiet + 1,
             _ => 0,
@@ -155,7 +155,7 @@ impl Peer {
     pub(crate) fn done_up_to(&mut self, completed: u64) -> Option<u64> {
         self.frames_done(completed);
         match self.flying.front() {
-            Some(Flying::Write { id, silent, .. } | Flying::Ahead { id, silent, .. })
+            Some(Flying::Write { id, silent, .. } | Flying::RelaxedWrite { id, silent, .. })
                 if *silent || *id == completed =>
             {
                 let id = *id;
@@ -181,7 +181,7 @@ impl Peer {
                 Flying::Write {
                     id, silent: true, ..
                 }
-                | Flying::Ahead {
+                | Flying::RelaxedWrite {
                     id, silent: true, ..
                 },
             ) if *id != completed => {

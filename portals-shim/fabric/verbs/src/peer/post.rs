@@ -50,7 +50,7 @@ impl Peer {
     /// Posts the frame in the place of the next request, or of the one after it if a write waits.
     #[inline(always)]
     pub(super) fn post_copy_here(&mut self, len: usize, credit: bool) {
-        if let Some(write) = self.ahead.take() {
+        if let Some(write) = self.relaxed.take() {
             return self.post_behind(write, None, len);
         }
         let place = self.copies.get_mut(self.next_copy);
@@ -81,7 +81,7 @@ impl Peer {
     }
 
     pub(super) fn post_buffer(&mut self, mut buffer: Buffer, len: usize, credit: bool) {
-        if let Some(write) = self.ahead.take() {
+        if let Some(write) = self.relaxed.take() {
             return self.post_behind(write, Some(buffer), len);
         }
         let frame = &mut buffer[..len];
@@ -107,7 +107,7 @@ impl Peer {
                 transfer: *transfer,
                 id,
             }),
-            Ok(()) if transfer.again => self.fly(Flying::Ahead {
+            Ok(()) if transfer.again => self.fly(Flying::RelaxedWrite {
                 transfer: *transfer,
                 id,
                 silent: false,

@@ -106,7 +106,7 @@ impl Peer {
         };
         let head = PREFIX + header.len();
         let size = head + len;
-        let waits = !self.queue.is_empty() || !self.batch.is_empty() || self.ahead.is_some();
+        let waits = !self.queue.is_empty() || !self.batch.is_empty() || self.relaxed.is_some();
         if waits || !self.credits.any() || size > self.max_inline || !self.has_room() {
             return Err(fill);
         }
@@ -148,13 +148,13 @@ impl Peer {
         }
     }
 
-    /// Posts a transfer, or queues it behind what waits. A write ahead of a message waits for its message.
+    /// Posts a transfer, or queues it behind what waits. A write of relaxed order waits for its message.
     #[inline(always)]
     pub(crate) fn transfer(&mut self, transfer: Transfer, id: u64) {
         self.flush();
         if self.queue.is_empty() && self.has_room() {
             if transfer.again {
-                self.ahead = Some((transfer, id));
+                self.relaxed = Some((transfer, id));
             } else {
                 self.post_transfer(&transfer, id);
             }

@@ -18,7 +18,7 @@ pub(super) enum Lost {
         id: u64,
     },
     Write(u64),
-    Ahead {
+    RelaxedWrite {
         transfer: Transfer,
         id: u64,
     },
@@ -67,18 +67,22 @@ impl Peer {
                 },
                 None => return,
             },
-            Flying::Ahead { transfer, id, .. } if is_written => Lost::Ahead { transfer, id },
+            Flying::RelaxedWrite { transfer, id, .. } if is_written => {
+                Lost::RelaxedWrite { transfer, id }
+            }
             Flying::Buffered(len) => match buffer.as_ref().and_then(|b| b.get(..len)) {
                 Some(bytes) => Lost::Frame(bytes.to_vec()),
                 None => return,
             },
             Flying::Credit | Flying::Mark => return,
-            Flying::Read { id, .. } | Flying::Ahead { id, .. } | Flying::Write { id, .. }
+            Flying::Read { id, .. }
+            | Flying::RelaxedWrite { id, .. }
+            | Flying::Write { id, .. }
                 if refused =>
             {
                 Lost::Refused(id)
             }
-            Flying::Ahead { transfer, id, .. } => Lost::Ahead { transfer, id },
+            Flying::RelaxedWrite { transfer, id, .. } => Lost::RelaxedWrite { transfer, id },
             Flying::Read { transfer, id } => Lost::Read { transfer, id },
             Flying::Write { id, .. } => Lost::Write(id),
         };
@@ -157,7 +161,7 @@ impl Peer {
                 Lost::Frame(_) if at < done => {}
                 Lost::Frame(bytes) => again.push_back(Queued::Frame { bytes }),
                 Lost::Read { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
-                Lost::Ahead { id, .. } | Lost::WriteImmediate { id, .. } if at < done => {
+                Lost::RelaxedWrite { id, .. } | Lost::WriteImmediate { id, .. } if at < done => {
                     ended.push(Ended { id, failed: false });
                 }
                 Lost::WriteImmediate {
@@ -168,7 +172,9 @@ impl Peer {
                     again.push_back(Queued::Transfer { transfer, id });
                     again.push_back(Queued::Frame { bytes: frame });
                 }
-                Lost::Ahead { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
+                Lost::RelaxedWrite { transfer, id } => {
+                    again.push_back(Queued::Transfer { transfer, id })
+                }
                 Lost::Write(id) => ended.push(Ended {
                     id,
                     failed: at >= done,

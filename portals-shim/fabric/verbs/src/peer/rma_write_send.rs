@@ -88,7 +88,7 @@ impl Peer {
         header: &Header,
         length: u32,
         md: MdHandle,
-        ahead: (Transfer, u64),
+        relaxed: (Transfer, u64),
     ) -> bool {
         let Some(place) = self.copies.get_mut(self.next_copy) else {
             return false;
@@ -104,7 +104,7 @@ impl Peer {
         }
         self.sent_notice.keep(head);
         let frame = *place;
-        self.ahead = Some(ahead);
+        self.relaxed = Some(relaxed);
         let behind = self.place_of_frame();
         if let Some(place) = self.copies.get_mut(behind) {
             *place = frame;

@@ -26,7 +26,7 @@ impl Peer {
         if !self.flying.iter().any(flies) && !self.queue.iter().any(waits) {
             return true;
         }
-        let waiting = self.queue.len() + self.batch.len() + usize::from(self.ahead.is_some());
+        let waiting = self.queue.len() + self.batch.len() + usize::from(self.relaxed.is_some());
         let due = self.flown.wrapping_add(waiting as u32);
         self.withdrawn.push((token, due));
         if waiting == 0 && self.confirm.is_none() {

@@ -1,4 +1,4 @@
-//! A write and the message that tells of it.
+//! A write of relaxed order and the message that tells of it.
 
 use super::raw::{Raw, close, connect_all, raws, until};
 use super::*;
@@ -6,7 +6,7 @@ use fabric_api::op::{Posted, Put};
 
 const LEN: usize = 1 << 20;
 
-/// Writes `len` bytes of the own memory to the start of rank 1's, ahead of what is sent next.
+/// Writes `len` bytes of the own memory to the start of rank 1's, in relaxed order.
 fn rma_write_relaxed(raws: &mut [Raw], len: u64) {
     let there = to(raws[1].id(), QUIET, 0);
     let (library, source) = (&mut raws[0].library, raws[0].source);
@@ -182,12 +182,12 @@ fn device_messages_are_made_where_they_are_sent_from() {
     // Until the peer says that the message before is done, one might overtake it.
     raws[0].put(there, 0, AckRequest::NoAck, 0);
     for len in [1usize, 16, 150, 255, 256, 300, 2048] {
-        for ahead in [false, true] {
+        for relaxed in [false, true] {
             number += 1;
             let bytes = pattern(len, number);
             raws[0].put(there, 0, AckRequest::NoAck, 0);
             let before = doorbells(&mut raws);
-            if ahead {
+            if relaxed {
                 rma_write_relaxed(&mut raws, 5000);
             }
             let mut fill = |room: &mut [u8]| room.copy_from_slice(&bytes);

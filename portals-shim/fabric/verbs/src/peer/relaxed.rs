@@ -1,4 +1,4 @@
-//! A write that is posted together with the message after it, which tells of it: two requests and one doorbell.
+//! A write of relaxed order: it is posted together with the message after it, which tells of it, by one doorbell.
 //!
 //! The write makes no completion of its own: that of the message is both's. If the adapter takes the first and refuses
 //! the second, the connection counts as broken, and both are found in `flying` and `queue` when it is mended.
@@ -12,37 +12,37 @@ use verbs_backend::qp::PostError;
 use verbs_backend::{Buffer, SendFlags};
 
 /// A write, and its record.
-pub(super) type Ahead = (Transfer, u64);
+pub(super) type RelaxedWrite = (Transfer, u64);
 
 impl Peer {
     /// The place in `copies` of the next frame: behind that of a write that waits.
     #[inline]
     pub(super) fn place_of_frame(&self) -> usize {
-        let at = self.next_copy + usize::from(self.ahead.is_some());
+        let at = self.next_copy + usize::from(self.relaxed.is_some());
         if at < self.depth { at } else { at - self.depth }
     }
 
     /// Posts a write that waits, alone.
     #[inline]
-    pub(super) fn flush_ahead(&mut self) {
-        if self.ahead.is_some() {
-            self.post_ahead();
+    pub(super) fn flush_relaxed(&mut self) {
+        if self.relaxed.is_some() {
+            self.post_relaxed();
         }
     }
 
     #[cold]
-    fn post_ahead(&mut self) {
+    fn post_relaxed(&mut self) {
         if self.qp.is_none() || self.broken {
             return self.unhold();
         }
-        if let Some((transfer, id)) = self.ahead.take() {
+        if let Some((transfer, id)) = self.relaxed.take() {
             self.post_transfer(&transfer, id);
         }
     }
 
     /// Moves a write that waits to the head of the queue.
     pub(super) fn unhold(&mut self) {
-        if let Some((transfer, id)) = self.ahead.take() {
+        if let Some((transfer, id)) = self.relaxed.take() {
             self.queue.push_front(Queued::Transfer { transfer, id });
         }
     }
@@ -50,7 +50,7 @@ impl Peer {
     /// Posts a write and behind it a frame of `len` bytes, which is in `buffer`, or else in the place after the write's.
     pub(super) fn post_behind(
         &mut self,
-        (transfer, id): Ahead,
+        (transfer, id): RelaxedWrite,
         buffer: Option<Buffer>,
         len: usize,
     ) {
@@ -86,7 +86,7 @@ impl Peer {
         };
         if accepted > 0 {
             let silent = true;
-            self.fly(Flying::Ahead {
+            self.fly(Flying::RelaxedWrite {
                 transfer,
                 id,
                 silent,
