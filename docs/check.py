@@ -165,7 +165,7 @@ FIGURES = [
     ("one-put.md", r"prefix (\d+) │ header (\d+) │ data", [f"{VERBS}/frame.rs"], ["PREFIX", "HEADER"]),
     ("mechanisms/verbs.md", r"get, up to (\d+) bytes", [f"{VERBS}/proto/select.rs"], ["SHORT_GET"]),
     ("mechanisms/verbs.md", r"at most (\d+) rings", [f"{VERBS}/proto/eager_ring/rings.rs"], ["MOST"]),
-    ("mechanisms/verbs.md", r"after (\d+) short frames", [f"{VERBS}/proto/eager_ring/rings.rs"], ["HOT"]),
+    ("mechanisms/verbs.md", r"after (\d+) short frames", [f"{VERBS}/proto/eager_ring/rings.rs"], ["ACTIVE"]),
     ("mechanisms/verbs.md", r"slot, (\d+) bytes:", [f"{VERBS}/proto/eager_ring/slots.rs"], ["SLOT"]),
     ("mechanisms/verbs.md", r"Up to (\d+) ranks all are read at the start", [f"{VERBS}/connect.rs"], ["PREFETCH"]),
     ("mechanisms/shm.md", r"of a put, up to (\d+) bytes", CELLS, ["SHORT"]),

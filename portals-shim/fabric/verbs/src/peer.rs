@@ -73,7 +73,7 @@ use super::watch::Watch;
 use batch::Small;
 use confirm::Confirm;
 use credits::Credits;
-use eager_ring::{Heat, Ring};
+use eager_ring::{Activity, Ring};
 use fabric_api::expected::Expected;
 use flight::Flying;
 use relaxed::RelaxedWrite;
@@ -144,7 +144,7 @@ pub(super) struct Peer {
     ring: Option<Ring>,
     /// The frame being handled came by a ring of ours.
     pub(super) in_ring: bool,
-    heat: Heat,
+    activity: Activity,
     /// Data was written into the peer's memory since the last message: the peer sees it only with a completion.
     unordered: bool,
     /// The header of the last put that was sent to the peer, and of the last that came from it.
@@ -204,7 +204,7 @@ impl Peer {
             lost: VecDeque::new(),
             ring: None,
             in_ring: false,
-            heat: Heat::default(),
+            activity: Activity::default(),
             unordered: false,
             sent_header: SentHeader::empty(),
             received_header: ReceivedHeader::NOTHING,

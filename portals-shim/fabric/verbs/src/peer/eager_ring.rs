@@ -4,7 +4,7 @@ use super::COPY;
 use super::Peer;
 use super::flight::Flying;
 use crate::frame;
-use crate::proto::eager_ring::{HOT, SLOT, end};
+use crate::proto::eager_ring::{ACTIVE, SLOT, end};
 use crate::proto::select::{Carrier, carrier};
 use verbs_backend::{Remote, SendOp};
 
@@ -22,7 +22,7 @@ pub(super) struct Ring {
 
 /// Short frames of a peer in a row.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heat {
+pub(super) struct Activity {
     /// Of the rank, when the first of them came.
     sleeps: u32,
     frames: u32,
@@ -95,15 +95,15 @@ impl Peer {
         true
     }
 
-    /// One more short frame was taken as a message; whether there have been many since the rank slept for the `sleeps`th
-    /// time.
+    /// One more short frame was taken as a message; whether the peer is active: [`ACTIVE`] of them came since the rank
+    /// slept for the `sleeps`th time.
     #[inline]
-    pub(crate) fn is_hot(&mut self, sleeps: u32) -> bool {
-        if self.heat.sleeps != sleeps {
-            self.heat = Heat { sleeps, frames: 0 };
+    pub(crate) fn is_active(&mut self, sleeps: u32) -> bool {
+        if self.activity.sleeps != sleeps {
+            self.activity = Activity { sleeps, frames: 0 };
         }
-        self.heat.frames = self.heat.frames.wrapping_add(1);
-        self.heat.frames.is_multiple_of(HOT)
+        self.activity.frames = self.activity.frames.wrapping_add(1);
+        self.activity.frames.is_multiple_of(ACTIVE)
     }
 
     /// Slots of the peer's ring here: as many as it may send frames.

@@ -40,7 +40,7 @@ use crate::memory::Use;
 use crate::verbs::Verbs;
 use portals_core::Ni;
 use rings::Ring;
-pub(crate) use rings::{HOT, MOST, Rings};
+pub(crate) use rings::{ACTIVE, MOST, Rings};
 use slots::{Reader, WORDS};
 use verbs_backend::Remote;
 use zerocopy::IntoBytes;
@@ -137,7 +137,7 @@ impl Verbs {
             return;
         }
         let sleeps = self.rings.sleeps;
-        if self.peer(rank).is_some_and(|p| p.is_hot(sleeps)) {
+        if self.peer(rank).is_some_and(|p| p.is_active(sleeps)) {
             self.open_ring(rank);
         }
     }

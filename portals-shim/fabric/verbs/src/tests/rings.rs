@@ -4,7 +4,7 @@ use super::raw::{Raw, close, connect_all, drained, frame, raws};
 use super::*;
 use crate::frame::Kind;
 use crate::peer;
-use crate::proto::eager_ring::{self as ring, HOT, Rings};
+use crate::proto::eager_ring::{self as ring, ACTIVE, Rings};
 use fabric_api::nal::Nal;
 use std::time::{Duration, Instant};
 use verbs_backend::{Remote, SendFlags, SendOp};
@@ -46,15 +46,15 @@ fn message(raws: &mut [Raw], from: usize, to_whom: usize, len: u64) {
 }
 
 /// Messages until the receiver has a ring for the sender, and the sender knows it.
-fn heat(raws: &mut [Raw], from: usize, to_whom: usize) {
-    for _ in 0..3 * HOT {
+fn activate(raws: &mut [Raw], from: usize, to_whom: usize) {
+    for _ in 0..3 * ACTIVE {
         message(raws, from, to_whom, 8);
         let peer = raws[from].nal().peer(to_whom);
         if peer.is_some_and(|p| p.ring_at().is_some()) {
             return;
         }
     }
-    panic!("no ring after {} messages", 3 * HOT);
+    panic!("no ring after {} messages", 3 * ACTIVE);
 }
 
 fn bad_frames(raw: &Raw) -> u64 {
@@ -66,17 +66,17 @@ fn taken(raw: &Raw) -> u64 {
 }
 
 #[test]
-fn device_short_frames_of_a_hot_peer_are_written() {
+fn device_short_frames_of_an_active_peer_are_written() {
     let Some(mut raws) = connected(2, 8) else {
         return;
     };
-    let many = u64::from(HOT) + 300;
+    let many = u64::from(ACTIVE) + 300;
     for _ in 0..many {
         message(&mut raws, 0, 1, 8);
     }
     let written = taken(&raws[1]);
     assert!(
-        (many - 40..=many - u64::from(HOT)).contains(&written),
+        (many - 40..=many - u64::from(ACTIVE)).contains(&written),
         "{written}"
     );
     // What does not fit goes as ever.
@@ -94,7 +94,7 @@ fn device_a_glance_takes_what_is_written() {
     let Some(mut raws) = connected(2, 8) else {
         return;
     };
-    heat(&mut raws, 0, 1);
+    activate(&mut raws, 0, 1);
     let many = 4 * usize::from(raws[1].nal().peer(0).map_or(0, |p| p.slots()));
     let (seen, mut by_glance, mut looks) = (raws[1].seen(EventKind::PutEnd, LOUD).0, 0, 0u32);
     for number in 0..many as u64 {
@@ -125,7 +125,7 @@ fn device_a_message_after_written_data_is_sent() {
     let Some(mut raws) = connected(2, 8) else {
         return;
     };
-    heat(&mut raws, 0, 1);
+    activate(&mut raws, 0, 1);
     for len in [8, 3000] {
         message(&mut raws, 0, 1, 8);
         // What rank 1 has done with it is known.
@@ -158,7 +158,7 @@ fn device_without_rings_nothing_is_written() {
     let Some(mut raws) = connected(2, 0) else {
         return;
     };
-    for _ in 0..4 * HOT {
+    for _ in 0..4 * ACTIVE {
         message(&mut raws, 0, 1, 8);
     }
     assert_eq!(taken(&raws[1]), 0);
@@ -251,8 +251,8 @@ fn device_rings_survive_a_broken_connection() {
     let mut rng = fastrand::Rng::with_seed(23);
     let (mut sent, mut seen) = ([0; 2], [0; 2]);
     for round in 0..30 {
-        heat(&mut raws, 0, 1);
-        heat(&mut raws, 1, 0);
+        activate(&mut raws, 0, 1);
+        activate(&mut raws, 1, 0);
         for raw in &mut raws {
             raw.events.clear();
         }
@@ -291,7 +291,7 @@ fn device_puts_alike_survive_a_broken_connection() {
         let there = to(raws[1].id(), LOUD, 0);
         for round in 0..20 {
             if rings > 0 {
-                heat(&mut raws, 0, 1);
+                activate(&mut raws, 0, 1);
             }
             for raw in &mut raws {
                 raw.events.clear();
@@ -344,7 +344,7 @@ fn device_frames_made_by_hand_are_numbered() {
         return;
     };
     let there = raws[1].id();
-    for number in 1..=2 * u64::from(HOT) {
+    for number in 1..=2 * u64::from(ACTIVE) {
         let header = raws[0].header(there, LOUD, 8, number);
         let bytes = frame(Kind::Message, |w| {
             w.header(&header, 8);
@@ -378,20 +378,20 @@ fn device_frames_made_by_hand_are_numbered() {
     close(raws);
 }
 
-/// One ring for two peers: who is hot first has it, until the rank has slept.
+/// One ring for two peers: who is active first has it, until the rank has slept.
 #[test]
 fn device_there_are_no_more_rings_than_allowed() {
     let Some(mut raws) = connected(3, 1) else {
         return;
     };
-    for (hot, cold) in [(1, 2), (2, 1), (1, 2)] {
-        heat(&mut raws, hot, 0);
+    for (active, other) in [(1, 2), (2, 1), (1, 2)] {
+        activate(&mut raws, active, 0);
         let before = taken(&raws[0]);
-        for _ in 0..3 * HOT {
-            message(&mut raws, cold, 0, 8);
+        for _ in 0..3 * ACTIVE {
+            message(&mut raws, other, 0, 8);
         }
         assert_eq!(taken(&raws[0]), before, "of one that has no ring");
-        message(&mut raws, hot, 0, 8);
+        message(&mut raws, active, 0, 8);
         assert_eq!(taken(&raws[0]), before + 1);
         assert_eq!(raws[0].nal().rings.counts(), (1, 0));
         assert!(raws[0].nal().arm().rings);
@@ -433,7 +433,7 @@ fn device_rings_of_a_hostile_peer_are_refused() {
     }
     // One who has a ring at the others.
     for target in [0, 1] {
-        heat(&mut raws, 2, target);
+        activate(&mut raws, 2, target);
     }
     let write = |raws: &mut [Raw], bytes: &[u8], slot: u64| {
         let peer = raws[2].nal().peer(1).unwrap();

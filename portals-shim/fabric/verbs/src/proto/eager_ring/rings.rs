@@ -11,8 +11,8 @@ use verbs_backend::Mr;
 
 /// Rings of a rank unless `PORTOLAN_RINGS` says: each costs every poll a look.
 pub(crate) const MOST: u32 = 8;
-/// Short frames of a peer that are taken without a sleep in between, after which it gets a ring.
-pub(crate) const HOT: u32 = 32;
+/// Short frames without a sleep in between that make a peer an active one, which gets a ring.
+pub(crate) const ACTIVE: u32 = 32;
 /// Times that one call looks at the rings.
 const WATCHES: u32 = 8;
 /// The first sleep while a peer has not left its ring; doubled from one to the next.

@@ -16,7 +16,7 @@ fn device_a_sleeper_has_no_ring() {
         return;
     };
     for round in 0..20 {
-        heat(&mut raws, 0, 1);
+        activate(&mut raws, 0, 1);
         assert_eq!(raws[1].nal().rings.nap(), None, "awake");
         for naps in [1, 2, 4, 8, 16, 16] {
             assert!(raws[1].nal().arm().rings);
@@ -70,7 +70,7 @@ fn device_a_computing_peer_is_asked_to_leave() {
         return;
     };
     for _ in 0..10 {
-        heat(&mut raws, 0, 1);
+        activate(&mut raws, 0, 1);
         for naps in [1, 2] {
             assert!(raws[1].nal().arm().rings);
             assert_eq!(raws[1].nal().rings.nap(), Some(Duration::from_millis(naps)));
@@ -104,7 +104,7 @@ fn device_sleepers_with_rings_wake() {
         ring(o, s, peer);
         wait(o, s.eq, EventKind::PutEnd, BELL);
         for round in 0..ROUNDS {
-            for _ in 0..HOT + round {
+            for _ in 0..ACTIVE + round {
                 if rank == 0 {
                     ring(o, s, peer);
                 }
@@ -142,7 +142,7 @@ fn device_what_a_computing_peer_has_written_is_found() {
         ring(o, s, peer);
         wait(o, s.eq, EventKind::PutEnd, BELL);
         for round in 0..ROUNDS {
-            for _ in 0..HOT + 8 {
+            for _ in 0..ACTIVE + 8 {
                 if rank == 0 {
                     ring(o, s, peer);
                 }
