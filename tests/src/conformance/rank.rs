@@ -301,7 +301,7 @@ impl Rank {
     pub(super) fn served(&self) -> u64 {
         let Some(probe) = &self.probe else { return 0 };
         // An interface that the case has closed says nothing any more.
-        let all = self.ni.paths().map_or(0, |p| p.one_sided + p.asked);
+        let all = self.ni.paths().map_or(0, |p| p.one_sided + p.get_by_am);
         all.saturating_sub(probe.served.get())
     }
 

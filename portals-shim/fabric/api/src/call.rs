@@ -278,10 +278,10 @@ pub struct Paths {
     pub one_sided: u64,
     /// Handled by the target's library.
     pub two_sided: u64,
-    /// Placed by the network adapters, and told of to the target's library, which posts the events; over verbs.
-    pub written: u64,
-    /// Gets that the target's library answered although its adapter could have; over verbs.
-    pub asked: u64,
+    /// Notified puts: RDMA writes whose messages have the target's library post the events; over verbs.
+    pub notified: u64,
+    /// Gets by active message: the target's library answered although its adapter could have; over verbs.
+    pub get_by_am: u64,
     /// Of all these, to ranks that share memory with this one.
     pub by_memory: u64,
     /// By which channel of the verbs fabric, where it chooses for each peer; all 0 elsewhere.
@@ -295,8 +295,8 @@ impl Paths {
         Self {
             one_sided: self.one_sided + other.one_sided,
             two_sided: self.two_sided + other.two_sided,
-            written: self.written + other.written,
-            asked: self.asked + other.asked,
+            notified: self.notified + other.notified,
+            get_by_am: self.get_by_am + other.get_by_am,
             by_memory: self.by_memory + other.by_memory,
             channels: other.channels,
         }

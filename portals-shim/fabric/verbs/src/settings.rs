@@ -14,7 +14,7 @@
 //! | `PORTOLAN_CHATTY` | requests to a peer within a second that make it worth a connection, over the channel `auto` | 32 |
 //! | `PORTOLAN_CONNECTIONS` | most connections of a rank, over the channel `auto` | half of the device's queue pairs, divided by the processors of the machine |
 //! | `PORTOLAN_RINGS` | most peers whose short frames are written where this rank looks (`proto/eager_ring.rs`); 0: none | 8 |
-//! | `PORTOLAN_SHORT_GETS` | `measured`, `adapter` or `asked`: who reads what short gets are for (`proto/get_by_am.rs`) | `measured` |
+//! | `PORTOLAN_SHORT_GETS` | `measured`, `adapter` or `am` (active messages; also `asked`): who reads what short gets are for (`proto/get_by_am.rs`) | `measured` |
 //! | `PORTOLAN_WRITE_FROM` | bytes from which on puts are written into descriptors with event queues (`proto/rma_write_send.rs`); 0: none are | 2048 |
 
 use super::proto::select::{NOTIFY_FROM, ShortGets, Thresholds};
@@ -179,11 +179,11 @@ impl Settings {
         let short_gets = one(
             &get,
             "PORTOLAN_SHORT_GETS",
-            "measured, adapter or asked",
+            "measured, adapter or am",
             |v| match v {
                 "measured" => Some(ShortGets::Measured),
                 "adapter" => Some(ShortGets::RmaRead),
-                "asked" => Some(ShortGets::GetByAm),
+                "am" | "asked" => Some(ShortGets::GetByAm),
                 _ => None,
             },
         )?;
@@ -299,7 +299,7 @@ mod tests {
             ("PORTOLAN_CHATTY", "5"),
             ("PORTOLAN_CONNECTIONS", "0"),
             ("PORTOLAN_WRITE_FROM", "4K"),
-            ("PORTOLAN_SHORT_GETS", "asked"),
+            ("PORTOLAN_SHORT_GETS", "am"),
         ])
         .unwrap();
         let Some(GidChoice::Address(gid)) = s.gid else {
@@ -320,6 +320,8 @@ mod tests {
         assert_eq!((s.chatty, s.connections), (5, Some(0)));
         assert_eq!((s.budget, s.notify_from), (Some(64 << 20), 4096));
         assert_eq!(s.short_gets, ShortGets::GetByAm);
+        let former = settings(&[("PORTOLAN_SHORT_GETS", "asked")]).unwrap();
+        assert_eq!(former.short_gets, ShortGets::GetByAm);
         let none = settings(&[("PORTOLAN_WRITE_FROM", "0"), ("PORTOLAN_RINGS", "0")]).unwrap();
         assert_eq!((none.notify_from, none.rings), (usize::MAX, 0));
         let index = settings(&[("PORTOLAN_GID", "3")]).unwrap().gid;

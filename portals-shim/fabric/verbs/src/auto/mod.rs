@@ -383,8 +383,8 @@ impl Nal for Auto {
         Paths {
             one_sided: one.one_sided + other.one_sided,
             two_sided: one.two_sided + other.two_sided,
-            written: one.written + other.written,
-            asked: one.asked,
+            notified: one.notified + other.notified,
+            get_by_am: one.get_by_am,
             by_memory: 0,
             channels: self.channels(),
         }

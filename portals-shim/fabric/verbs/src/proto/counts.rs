@@ -21,8 +21,8 @@ impl Counts {
         Paths {
             one_sided: self.rma_write + self.rma_read,
             two_sided: self.eager + self.rndv_read,
-            written: self.rma_write_send,
-            asked: self.get_by_am,
+            notified: self.rma_write_send,
+            get_by_am: self.get_by_am,
             ..Paths::default()
         }
     }
@@ -66,7 +66,7 @@ mod tests {
         };
         let paths = counts.paths();
         assert_eq!((paths.two_sided, paths.one_sided), (1 + 2, 4 + 16));
-        assert_eq!((paths.written, paths.asked), (8, 32));
+        assert_eq!((paths.notified, paths.get_by_am), (8, 32));
         assert_eq!(
             counts.to_string(),
             "eager 1; rndv read 2; rma write 4; rma write, send 8; rma read 16; get by active message 32"

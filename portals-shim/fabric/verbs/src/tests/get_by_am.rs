@@ -48,8 +48,8 @@ fn get(raw: &mut Raw, at: u64, len: u64, there: Target) {
         .unwrap();
 }
 
-fn asked(raw: &Raw) -> u64 {
-    raw.library.nal.counters.protocols.paths().asked
+fn by_am(raw: &Raw) -> u64 {
+    raw.library.nal.counters.protocols.paths().get_by_am
 }
 
 fn read(region: &Region, at: usize, len: usize) -> Vec<u8> {
@@ -74,7 +74,7 @@ fn device_a_peer_that_looks_answers_gets_of_every_length() {
     let Some(mut raws) = connected() else { return };
     let bytes = pattern(LEN, 3);
     raws[1].quiet.write(0, &bytes).unwrap();
-    let before = asked(&raws[0]);
+    let before = by_am(&raws[0]);
     // Long enough for rings in both directions.
     for len in (1..=MOST as usize).chain([MOST as usize + 1, 1000]) {
         raws[0].events.clear();
@@ -87,7 +87,7 @@ fn device_a_peer_that_looks_answers_gets_of_every_length() {
             "{len} bytes"
         );
     }
-    assert_eq!(asked(&raws[0]) - before, MOST);
+    assert_eq!(by_am(&raws[0]) - before, MOST);
     assert_eq!(raws[1].events, []);
     assert_eq!(raws[0].library.nal.counters.bad_frames, 0);
     close(raws);
@@ -114,7 +114,7 @@ fn device_both_ways_are_timed() {
     // A peer that looks in turn may be late, if its processor is taken away: then the trial ends.
     let (by_adapter, by_peer) = most;
     assert!(by_adapter >= 4 && by_peer >= 4, "{most:?}");
-    assert!(asked(&raws[0]) >= 32);
+    assert!(by_am(&raws[0]) >= 32);
     close(raws);
 }
 
@@ -122,7 +122,7 @@ fn device_both_ways_are_timed() {
 #[test]
 fn device_a_peer_that_computes_is_read() {
     let Some(mut raws) = connected() else { return };
-    let (there, before) = (to(raws[1].id(), QUIET, 16), asked(&raws[0]));
+    let (there, before) = (to(raws[1].id(), QUIET, 16), by_am(&raws[0]));
     raws[1].quiet.write(16, b"the data").unwrap();
     for round in 0..40 {
         let (first, rest) = raws.split_first_mut().unwrap();
@@ -148,7 +148,7 @@ fn device_a_peer_that_computes_is_read() {
         }
         assert_eq!(read(&first.work, 0, 8), b"reused..");
     }
-    assert_eq!(asked(&raws[0]), before);
+    assert_eq!(by_am(&raws[0]), before);
     assert_eq!(raws[0].library.nal.counters.bad_frames, 0);
     close(raws);
 }

@@ -26,8 +26,8 @@ fn put(raw: &mut Raw, from: usize, len: usize, there: Target, ack: AckRequest, n
     assert_eq!(posted, Ok(Posted::Begun));
 }
 
-fn written(raw: &Raw) -> u64 {
-    raw.library.nal.counters.protocols.paths().written
+fn notified(raw: &Raw) -> u64 {
+    raw.library.nal.counters.protocols.paths().notified
 }
 
 /// Rank 0 is told of the descriptor with events of rank 1 for these bits.
@@ -109,17 +109,17 @@ fn device_long_puts_are_written() {
             r[0].seen(EventKind::Ack, LOUD) == (acks, 0)
         });
     }
-    assert_eq!(written(&raws[0]), 36);
+    assert_eq!(notified(&raws[0]), 36);
     for len in [0, 1, 256, 2047, 8193, 20_000] {
         expected.put(&mut raws, 5, len, 100, AckRequest::NoAck);
         expected.arrives(&mut raws);
     }
-    assert_eq!(written(&raws[0]), 36);
+    assert_eq!(notified(&raws[0]), 36);
     for len in [2048, 2049, 5000, 8192] {
         expected.put(&mut raws, 5, len, 100, AckRequest::NoAck);
         expected.arrives(&mut raws);
     }
-    assert_eq!(written(&raws[0]), 40);
+    assert_eq!(notified(&raws[0]), 40);
     close(raws);
 }
 
@@ -177,7 +177,7 @@ fn device_a_written_put_leaves_before_it_has_begun() {
     expected.puts.push((2047, 64, 3));
     expected.arrives(&mut raws);
     settle(&mut raws);
-    let before = (written(&raws[0]), expected.puts.len());
+    let before = (notified(&raws[0]), expected.puts.len());
     for _ in 0..2 {
         let outcome = post(&mut raws[0], 4096);
         assert!(matches!(outcome, Outcome::Lent(_)), "{outcome:?}");
@@ -188,7 +188,7 @@ fn device_a_written_put_leaves_before_it_has_begun() {
             && r[0].seen(EventKind::SendEnd, LOUD) == all
             && r[0].seen(EventKind::Ack, LOUD) == all
     });
-    assert_eq!(written(&raws[0]), before.0 + 2);
+    assert_eq!(notified(&raws[0]), before.0 + 2);
     close(raws);
 }
 
@@ -222,7 +222,7 @@ fn device_written_puts_keep_the_order() {
     }
     expected.arrives(&mut raws);
     let ways = raws[0].library.nal.counters.protocols.paths();
-    assert!(ways.written > 200 && ways.two_sided > 200, "{ways:?}");
+    assert!(ways.notified > 200 && ways.two_sided > 200, "{ways:?}");
     close(raws);
 }
 
@@ -248,8 +248,8 @@ fn device_written_puts_survive_a_broken_connection() {
                 raws[who].step();
             }
         }
-        assert!(written(&raws[0]) > before);
-        before = written(&raws[0]);
+        assert!(notified(&raws[0]) > before);
+        before = notified(&raws[0]);
         let who = round % 2;
         let links = [0, 1].map(|rank| qpn(&raws[rank], 1 - rank));
         let peer = raws[who].nal().peer(1 - who).unwrap();
@@ -408,7 +408,7 @@ fn device_a_written_descriptor_is_taken_back() {
             meanwhile(&mut raws, Call::MdUnlink(md), |_| {});
         }
     }
-    assert!(written(&raws[0]) > 100);
+    assert!(notified(&raws[0]) > 100);
     close(raws);
 }
 
