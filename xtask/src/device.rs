@@ -66,7 +66,7 @@ const IWARP: (&str, &[&str]) = (
         "tests::late::",
         "tests::quiet::",
         "tests::rings::device_",
-        "tests::written::",
+        "tests::rma_write_send::",
     ],
 );
 const CONNECT_VARIABLE: &str = "PORTOLAN_CONNECT";
