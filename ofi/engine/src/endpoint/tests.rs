@@ -44,8 +44,12 @@ fn sides(count: usize) -> Vec<Side> {
         device,
         ..FabricConfig::default()
     };
+    sides_over(&config, count)
+}
+
+fn sides_over(config: &FabricConfig, count: usize) -> Vec<Side> {
     let open = || Side {
-        endpoint: Arc::new(Endpoint::open(&config).unwrap()),
+        endpoint: Arc::new(Endpoint::open(config).unwrap()),
         queue: Arc::default(),
         counter: Arc::default(),
         addresses: Arc::default(),

@@ -3,7 +3,7 @@
 //! ```text
 //!   put, get ──► advertised descriptor at the peer?                                 proto/select.rs
 //!                 ├─ yes, and nothing of ours is under way there:
-//!                 │     RDMA WRITE or READ; its completion makes SEND_END, ACK, REPLY   onesided.rs
+//!                 │     RDMA WRITE or READ; its completion makes SEND_END, ACK, REPLY   proto/rma_write.rs, proto/rma_read.rs
 //!                 │     a short get: a message, where the peer's library is quicker     proto/get_by_am.rs
 //!                 ├─ one with events, a put of 2 to 8 KiB: RDMA WRITE, then the header   proto/rma_write_send.rs
 //!                 └─ no: frame in the peer's shared receive queue, matched there        proto/eager_send.rs
