@@ -166,6 +166,9 @@ pub(crate) fn in_guest(guest: &InGuest) -> Result<Vec<String>> {
     if std::env::var_os("PORTOLAN_GUEST").is_none() {
         bail!("faults are made in a guest only: cargo xtask faults");
     }
+    if !FAULTS.iter().any(|f| f.name.contains(&options.only)) {
+        bail!("no fault has {:?} in its name", options.only);
+    }
     let place = Place::new(DEVICE, &guest.bin)?;
     let mut random = fastrand::Rng::with_seed(options.seed);
     let mut tallies: Vec<(&Fault, Tally)> = Vec::new();

@@ -318,6 +318,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .as_deref()
             .is_none_or(|word| name.contains(word))
     };
+    let kills = (options.kills > 0).then_some("endless");
+    let mut names = PROGRAMS.iter().map(|(name, _)| *name).chain(kills);
+    if !names.any(wanted) {
+        bail!("no program has {:?} in its name", options.only);
+    }
     let mut wrong = 0;
     println!("| MPI | program | ranks | {} |", options.fabric.join(" | "));
     println!("|---|---|---|{}", "---|".repeat(options.fabric.len()));

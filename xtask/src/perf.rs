@@ -49,6 +49,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         cargo::build(&["--package", "portolan"])?;
         return perf_shm::run(&release_dir(), options.repeat);
     }
+    if !ROWS.iter().any(|row| row.bench.contains(&options.only)) {
+        bail!("no measurement has {:?} in its name", options.only);
+    }
     packages::ensure()?;
     cargo::build(&[])?;
     let own = std::env::current_exe().context("where this executable is")?;

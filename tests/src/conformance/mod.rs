@@ -68,18 +68,26 @@ fn cases() -> impl Iterator<Item = &'static Case> {
 /// The environment variable that restricts a run to cases whose name or numbers contain its value.
 pub const FILTER: &str = "PORTOLAN_CASE";
 
+/// Those of [`cases`] that [`FILTER`] picks.
+///
+/// # Panics
+/// It picks none.
+fn chosen() -> Vec<&'static Case> {
+    let filter = std::env::var(FILTER).unwrap_or_default();
+    let picks = |case: &&Case| case.name.contains(&filter) || case.covers.contains(&filter);
+    let chosen: Vec<_> = cases().filter(picks).collect();
+    assert!(!chosen.is_empty(), "{FILTER}: no case has {filter:?}");
+    chosen
+}
+
 /// Runs every case and prints a table.
 ///
 /// # Panics
 /// When a case fails, after all have run; the message names those that did.
 pub fn run(mode: &Mode) {
-    let filter = std::env::var(FILTER).unwrap_or_default();
     let harness = (mode.harness)();
     let mut failed = Vec::new();
-    for case in cases() {
-        if !case.name.contains(&filter) && !case.covers.contains(&filter) {
-            continue;
-        }
+    for case in chosen() {
         let started = std::time::Instant::now();
         let left_out = harness.leaves_out(case.name).or(match case.one_sided {
             OneSided::No(why) if harness.one_sided() => Some(why),
@@ -127,13 +135,11 @@ pub fn run(mode: &Mode) {
 /// # Panics
 /// When the fabric cannot be opened.
 pub fn run_job(job: Job) {
-    let filter = std::env::var(FILTER).unwrap_or_default();
     let config = FabricConfig::from_env().expect("variables of the fabric");
     let job = Arc::new(job);
     let mut passed = 0;
-    for case in cases() {
-        let wanted = case.name.contains(&filter) || case.covers.contains(&filter);
-        if !wanted || case.ranks != job.size() {
+    for case in chosen() {
+        if case.ranks != job.size() {
             continue;
         }
         let started = std::time::Instant::now();

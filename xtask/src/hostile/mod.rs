@@ -392,6 +392,13 @@ fn compile() -> Result<()> {
 
 /// Every environment on these fabrics, as a table that is printed row by row.
 fn table(fabrics: &[Fabric<'_>], only: Option<&str>) -> Result<Vec<Row>> {
+    if let Some(word) = only
+        && !ALL
+            .iter()
+            .any(|environment| environment.name.contains(word))
+    {
+        bail!("no environment has {word:?} in its name");
+    }
     let mut stage = Stage::new()?;
     let names: Vec<_> = fabrics.iter().map(|f| f.name).collect();
     println!("| environment | {} |", names.join(" | "));
