@@ -100,7 +100,8 @@ impl Clock {
 mod tests {
     use super::*;
     use rustix::process::{Pid, Signal, kill_process};
-    use std::io::{BufRead as _, BufReader};
+    use rustix::thread::gettid;
+    use std::io::{BufRead as _, BufReader, Write as _, stdin};
     use std::process::{Command, Stdio};
     use std::sync::mpsc::channel;
     use std::thread;
@@ -130,14 +131,18 @@ mod tests {
         const NAME: &str = "awake::tests::a_stopped_process_has_not_waited_for_a_channel";
         if std::env::var_os(WAITS).is_some() {
             let (sender, receiver) = channel();
-            thread::spawn(move || {
-                // Of time in which this process runs; the other thread has begun to wait after the first of it.
-                for step in 0..10 {
-                    thread::sleep(LONGEST / 40);
-                    if step == 0 {
-                        println!("\nwaits");
-                    }
+            let waits = gettid();
+            let asleep = move || {
+                while !is_asleep(waits) {
+                    thread::yield_now();
                 }
+            };
+            thread::spawn(move || {
+                asleep();
+                println!("\nwaits");
+                let _ = stdin().read_line(&mut String::new());
+                // It has looked at the time since it has gone on, and waits again.
+                asleep();
                 let _ = sender.send(());
             });
             assert_eq!(recv_within(&receiver, LONGEST), Ok(()));
@@ -146,6 +151,7 @@ mod tests {
         let mut waiting = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", NAME, "--nocapture"])
             .env(WAITS, "")
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -153,10 +159,22 @@ mod tests {
         assert!(lines.any(|line| line.unwrap() == "waits"));
         let pid = Pid::from_child(&waiting);
         kill_process(pid, Signal::STOP).unwrap();
-        thread::sleep(LONGEST + 5 * STEP);
+        let (_nobody, nothing) = channel::<()>();
+        assert!(recv_within(&nothing, LONGEST + 5 * STEP).is_err());
         kill_process(pid, Signal::CONT).unwrap();
+        writeln!(waiting.stdin.take().unwrap(), "go on").unwrap();
         lines.for_each(drop);
         assert!(waiting.wait().unwrap().success());
+    }
+
+    /// Whether a thread of this process waits for something.
+    fn is_asleep(thread: Pid) -> bool {
+        let stat = format!("/proc/self/task/{thread}/stat");
+        let stat = std::fs::read_to_string(stat).unwrap();
+        // Behind the name, which may have any character.
+        stat.rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.starts_with(" S"))
     }
 
     #[test]

@@ -145,8 +145,7 @@ fn a_socket_is_silent_only_while_the_endpoint_runs() {
     let (mut ni, mut own) = endpoint();
     let _silent = own.contact.connect().unwrap();
     own.attend(&mut ni);
-    own.accepted[0].left = Awake::new(3 * STEP);
-    std::thread::sleep(4 * STEP);
+    own.accepted[0].left = Awake::since(3 * STEP, Instant::now() - 30 * STEP);
     own.attend(&mut ni);
     assert_eq!(own.accepted.len(), 1);
     let began = Instant::now();

@@ -213,6 +213,7 @@ impl Surplus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn unwanted_data_is_waited_for_while_it_comes_and_while_the_process_stands_still() {
@@ -220,7 +221,7 @@ mod tests {
         assert!(surplus.is_over(0, 0));
         for pieces in 0..3 {
             assert!(!surplus.is_over(1, pieces));
-            std::thread::sleep(SURPLUS);
+            surplus.left = Awake::since(SURPLUS, Instant::now() - 10 * SURPLUS);
             assert!(!surplus.is_over(1, pieces), "it stood still");
         }
         while !surplus.is_over(1, 2) {
