@@ -66,9 +66,8 @@ struct Of<T> {
 }
 
 impl<T: Default + Send + Sync + 'static> Own<T> {
-    /// One that has no value yet.
-    #[expect(clippy::new_without_default, reason = "it is for statics alone")]
-    pub const fn new() -> Self {
+    /// One without a value: each process makes its own when it first asks for it.
+    pub const fn unset() -> Self {
         Self(AtomicPtr::new(null_mut()))
     }
 
@@ -109,7 +108,7 @@ mod tests {
 
     #[test]
     fn no_generation_waits_for_a_lock_of_another() {
-        static OWN: Own<Mutex<usize>> = Own::new();
+        static OWN: Own<Mutex<usize>> = Own::unset();
         let mut held = Vec::new();
         for generation in 1..100 {
             let mut value = OWN.of(generation).try_lock().unwrap();
@@ -124,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_forked_child_is_of_another_generation_and_has_a_value_of_its_own() {
-        static OWN: Own<Mutex<u32>> = Own::new();
+        static OWN: Own<Mutex<u32>> = Own::unset();
         let mut held = OWN.get().lock().unwrap();
         *held = 7;
         let before = generation();

@@ -20,7 +20,7 @@ pub(crate) struct Users(Mutex<Vec<Weak<Endpoint>>>);
 
 /// Every endpoint of this process that is used. Who waits for one serves the peers of the others too, as they may be what the
 /// wait's peer waits for.
-static ALL: Own<Users> = Own::new();
+static ALL: Own<Users> = Own::unset();
 
 impl Users {
     /// An endpoint is used from now on.

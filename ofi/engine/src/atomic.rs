@@ -9,7 +9,7 @@ use std::sync::Mutex;
 mod extended;
 
 /// Held while an operation changes memory.
-pub(crate) static TURN: Own<Mutex<()>> = Own::new();
+pub(crate) static TURN: Own<Mutex<()>> = Own::unset();
 
 /// What an operation works on; the numbers are libfabric's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

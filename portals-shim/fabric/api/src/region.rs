@@ -86,7 +86,7 @@ struct Mappings {
     live: BTreeMap<u64, Known>,
 }
 
-static MAPPINGS: Own<Mutex<Mappings>> = Own::new();
+static MAPPINGS: Own<Mutex<Mappings>> = Own::unset();
 
 fn mappings() -> MutexGuard<'static, Mappings> {
     let mappings = MAPPINGS.get().lock();

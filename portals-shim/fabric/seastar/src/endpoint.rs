@@ -49,7 +49,7 @@ pub fn open_endpoint(config: &FabricConfig, wishes: &Wishes) -> Result<OpenEndpo
 
 /// A number that no other process has.
 fn own_number() -> Result<u64, FabricError> {
-    static NUMBER: Own<OnceLock<u64>> = Own::new();
+    static NUMBER: Own<OnceLock<u64>> = Own::unset();
     let own = NUMBER.get();
     if let Some(number) = own.get() {
         return Ok(*number);

@@ -27,7 +27,7 @@ type Pieces = SmallVec<[libc::iovec; 4]>;
 const MOST_PIECES: usize = 1024;
 
 /// The own word: a forked child has another one, elsewhere.
-static WORD: Own<OnceLock<u64>> = Own::new();
+static WORD: Own<OnceLock<u64>> = Own::unset();
 
 /// The word by which others know this process, and where it is.
 pub(super) fn own_word() -> io::Result<(u64, u64)> {
