@@ -1,5 +1,6 @@
 //! Lines for people, on a standard error that ranks share.
 
+use std::error::Error;
 use std::fmt;
 use std::io::Write;
 
@@ -8,6 +9,23 @@ pub fn say(line: fmt::Arguments<'_>) {
     let text = format!("{line}\n");
     // There is nowhere to tell that nobody can be told.
     let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// An error and its causes in one line.
+///
+/// ```
+/// let missing = std::io::Error::other("no such device");
+/// assert_eq!(host::with_causes(&missing), "no such device");
+/// ```
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        cause = error.source();
+    }
+    line
 }
 
 /// Longest line of [`say_at_once`], bytes.

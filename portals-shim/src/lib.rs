@@ -31,7 +31,7 @@ pub use fabric_shm::{FRAME, Frame, Lane, Link, Near};
 pub use host::awake::{Awake, recv_within};
 pub use host::{
     Bystander, MemoryLimits, PRIVILEGED, allowed_processors, handover, is_own_thread,
-    is_privileged, limit, nearest, say, spawn_own_thread, unknown_variables,
+    is_privileged, limit, nearest, say, spawn_own_thread, unknown_variables, with_causes,
 };
 pub use interface::{Interface, MdMemory, MdSpec, RegionPart};
 

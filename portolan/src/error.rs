@@ -1,9 +1,9 @@
 //! Why a command failed, and the exit status that goes with it.
 
-use std::error::Error;
 use std::io;
 
 use portals_shim::fabric::FabricError;
+use portals_shim::with_causes;
 
 use crate::guest::GuestError;
 
@@ -61,19 +61,7 @@ impl CmdError {
 /// Says why a command failed, if it did; the exit status.
 pub(crate) fn conclude(done: Result<u8, CmdError>) -> u8 {
     done.unwrap_or_else(|error| {
-        portals_shim::say(format_args!("portolan: {}", chain(&error)));
+        portals_shim::say(format_args!("portolan: {}", with_causes(&error)));
         error.status()
     })
-}
-
-/// An error and its causes in one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
-    line
 }

@@ -48,7 +48,7 @@ pub fn start<E: std::error::Error>(
     let conduit = match Conduit::init() {
         Ok(conduit) => conduit,
         Err(e) => {
-            portals_shim::say(format_args!("{program}: {}", chain(&e)));
+            portals_shim::say(format_args!("{program}: {}", portals_shim::with_causes(&e)));
             return ExitCode::from(if matches!(e, InitError::Fabric(_)) {
                 3
             } else {
@@ -57,7 +57,7 @@ pub fn start<E: std::error::Error>(
         }
     };
     if let Err(e) = body(&conduit) {
-        portals_shim::say(format_args!("{program}: {}", chain(&e)));
+        portals_shim::say(format_args!("{program}: {}", portals_shim::with_causes(&e)));
         conduit.exit(2);
     }
     conduit.finish();
@@ -72,16 +72,4 @@ pub fn shown(program: &str, result: impl std::fmt::Display) -> bool {
         portals_shim::say(format_args!("{program}: cannot write standard output: {e}"));
     }
     written.is_ok()
-}
-
-/// An error and its causes in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(e) = cause {
-        text.push_str(": ");
-        text.push_str(&e.to_string());
-        cause = e.source();
-    }
-    text
 }

@@ -19,5 +19,5 @@ mod memory;
 mod sum;
 
 pub use arguments::arguments;
-pub use job::{Failed, chain, shown, start};
+pub use job::{Failed, shown, start};
 pub use memory::Memory;

@@ -78,25 +78,16 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// An error with all its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
-    line
-}
-
 /// Says why the process cannot take part.
 fn complain(doing: &str, error: &dyn std::error::Error) {
     let who = match phase() {
         Phase::Fresh => "gasnet".to_owned(),
         _ => format!("GASNet node {}/{}", state::me(), state::nodes()),
     };
-    conduit::say(format_args!("{who}: {doing}: {}", with_causes(error)));
+    conduit::say(format_args!(
+        "{who}: {doing}: {}",
+        conduit::with_causes(error)
+    ));
 }
 
 /// `gasnet_init`, for the libraries of the thread models. `max_segment` is what the program defined, or 0.
@@ -254,13 +245,13 @@ pub extern "C" fn gasnet_attach(
             error @ (AttachError::HandlerIndex { .. }
             | AttachError::HandlerTwice { .. }
             | AttachError::HandlersExhausted),
-        )) => refuse(BAD_ARG, &with_causes(&error)),
+        )) => refuse(BAD_ARG, &conduit::with_causes(&error)),
         // Of the environment or the machine, as what `gasnet_init` says in every build.
         Some(Err(error)) if !state::checked() => {
             complain("gasnet_attach", &error);
             RESOURCE
         }
-        Some(Err(error)) => refuse(RESOURCE, &with_causes(&error)),
+        Some(Err(error)) => refuse(RESOURCE, &conduit::with_causes(&error)),
         None => NOT_INIT,
     }
 }

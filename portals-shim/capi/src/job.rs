@@ -72,14 +72,8 @@ fn report_errors() {
 
 /// Says on standard error why something failed, with all causes.
 pub(crate) fn complain(doing: &str, error: &dyn std::error::Error) {
-    let mut line = format!("portals: {doing}: {error}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
-    portals_shim::say(format_args!("{line}"));
+    let error = portals_shim::with_causes(error);
+    portals_shim::say(format_args!("portals: {doing}: {error}"));
 }
 
 /// Leaves the job in good order, once.

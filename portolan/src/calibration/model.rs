@@ -9,7 +9,7 @@ use portals_shim::nal::seastar::Mode;
 use portals_shim::place::Placement;
 
 use crate::bench::{BenchError, Name, Software, measure_on};
-use crate::error::{CmdError, chain};
+use crate::error::CmdError;
 
 /// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,8 +133,9 @@ fn ranks(
     });
     let mut first = Vec::new();
     for result in results {
-        let values =
-            result.map_err(|error| CmdError::Failed(format!("model: {}", chain(&error))))?;
+        let values = result.map_err(|error| {
+            CmdError::Failed(format!("model: {}", portals_shim::with_causes(&error)))
+        })?;
         if !values.is_empty() {
             first = values;
         }

@@ -19,7 +19,7 @@ use crate::bench::{
 };
 use crate::cli::FabricArgs;
 use crate::cmd::{failed, say};
-use crate::error::{CmdError, chain};
+use crate::error::CmdError;
 use crate::run::{JobSpec, launch};
 
 /// What to measure; the same words for the command and for its ranks.
@@ -351,7 +351,7 @@ pub(crate) fn published(fabric: &FabricConfig) -> Vec<Curve> {
 pub(crate) fn rank(options: &RankOptions) -> Result<u8, CmdError> {
     measure_as_rank(options).map_err(|error| match error {
         BenchError::Fabric(error) => CmdError::Fabric(error),
-        error => CmdError::Failed(format!("bench: {}", chain(&error))),
+        error => CmdError::Failed(format!("bench: {}", portals_shim::with_causes(&error))),
     })?;
     Ok(0)
 }

@@ -20,7 +20,7 @@ use portals_shim::handover::{self, Handover};
 use crate::bench::{BenchError, Numbers, parse_size, show_size};
 use crate::cli::FabricArgs;
 use crate::cmd::{failed, say};
-use crate::error::{CmdError, chain};
+use crate::error::CmdError;
 use crate::run::{JobSpec, launch};
 
 /// Options of `portolan firehose`.
@@ -261,9 +261,10 @@ fn one(options: &Options, change: Change) -> Result<Result<Found, u8>, CmdError>
 
 /// One rank of [`run`].
 pub(crate) fn rank(options: &RankOptions) -> Result<u8, CmdError> {
-    let conduit = Conduit::init().map_err(|e| CmdError::Failed(chain(&e)))?;
+    let conduit = Conduit::init().map_err(|e| CmdError::Failed(portals_shim::with_causes(&e)))?;
     let done = work(&conduit, options);
-    let done = done.map_err(|e| CmdError::Failed(format!("firehose: {}", chain(&e))))?;
+    let done =
+        done.map_err(|e| CmdError::Failed(format!("firehose: {}", portals_shim::with_causes(&e))))?;
     if let Some(found) = done {
         let words: Vec<String> = found.numbers().iter().map(u64::to_string).collect();
         let what = format!("write {}", options.out.display());

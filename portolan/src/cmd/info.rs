@@ -10,7 +10,7 @@ use serde::Serialize;
 use verbs_backend::{Device, DeviceError, GidType};
 
 use crate::cmd::say;
-use crate::error::{CmdError, chain};
+use crate::error::CmdError;
 
 /// Options of `portolan info`.
 #[derive(Debug, Args)]
@@ -245,7 +245,7 @@ fn guest_line() -> Line {
 }
 
 fn problem(device: &str, default: bool, error: &DeviceError) -> Line {
-    let problem = Some(chain(error));
+    let problem = Some(portals_shim::with_causes(error));
     Line::Device(DeviceInfo {
         device: device.to_owned(),
         default,

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::error::{CmdError, chain};
+use crate::error::CmdError;
 
 /// Options of `portolan probe`.
 #[derive(Debug, Args)]
@@ -74,7 +74,8 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     {
         return Ok(0);
     }
-    exchange(options).map_err(|error| CmdError::Failed(format!("probe: {}", chain(&error))))
+    exchange(options)
+        .map_err(|error| CmdError::Failed(format!("probe: {}", portals_shim::with_causes(&error))))
 }
 
 fn exchange(options: &Options) -> Result<u8, JobError> {

@@ -57,7 +57,7 @@ fn generate(words: &[String]) -> ExitCode {
     match heat3d::generate(dims, seed, &path) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            fail(programs::chain(&e));
+            fail(portals_shim::with_causes(&e));
             // The words make sense, and the system refused them.
             ExitCode::from(if matches!(e, FileError::Io { .. }) {
                 1
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     if cli.serial {
         return match open().and_then(|file| heat3d::serial(&file, cli.steps)) {
             Ok(report) => ExitCode::from(u8::from(!programs::shown("heat3d", report))),
-            Err(e) => fail(programs::chain(&e)),
+            Err(e) => fail(portals_shim::with_causes(&e)),
         };
     }
     let exchange = match cli.exchange {

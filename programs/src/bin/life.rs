@@ -48,7 +48,7 @@ fn main() -> ExitCode {
             ExitCode::from(u8::from(!shown))
         }
         Err(error) => {
-            portals_shim::say(format_args!("life: {}", programs::chain(&error)));
+            portals_shim::say(format_args!("life: {}", portals_shim::with_causes(&error)));
             ExitCode::from(if matches!(error, LifeError::Fabric(_)) {
                 3
             } else {

@@ -151,7 +151,7 @@ fn bad_files_end_all_ranks_with_one_error() {
                 Ok(_) => panic!("{says}: accepted"),
                 Err(e) => {
                     assert_eq!(conduit.mynode(), 0, "rank 0 speaks for all");
-                    assert!(crate::chain(&e).contains(says), "{e}");
+                    assert!(portals_shim::with_causes(&e).contains(says), "{e}");
                     conduit.exit(2);
                 }
             }
@@ -182,7 +182,7 @@ fn a_rank_that_cannot_read_the_file_says_so() {
         )
         .unwrap_err();
         assert_eq!(conduit.mynode(), 1);
-        assert!(crate::chain(&e).contains("No such file"));
+        assert!(portals_shim::with_causes(&e).contains("No such file"));
         conduit.exit(2);
     });
     assert!(

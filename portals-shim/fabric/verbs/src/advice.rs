@@ -1,6 +1,7 @@
 //! What users are told of a device that cannot be used.
 
 use fabric_api::config::{FabricError, FabricKind};
+use host::with_causes;
 use std::fmt::Display;
 use verbs_backend::device::DeviceError;
 
@@ -19,21 +20,9 @@ pub(crate) fn advise(error: &DeviceError) -> String {
         DeviceError::NoPort { why, .. } if why.ends_with("is not active") => {
             "RoCE: the network interface below must be up (ip link set NAME up); InfiniBand: a cable, and a subnet manager in the network"
         }
-        _ => return chain(error),
+        _ => return with_causes(error),
     };
-    format!("{}: {remedy}", chain(error))
-}
-
-/// An error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
+    format!("{}: {remedy}", with_causes(error))
 }
 
 pub(crate) fn unusable(what: impl Display) -> FabricError {
@@ -44,7 +33,7 @@ pub(crate) fn unusable(what: impl Display) -> FabricError {
 }
 
 pub(crate) fn failed(error: impl std::error::Error) -> FabricError {
-    unusable(chain(&error))
+    unusable(with_causes(&error))
 }
 
 /// What is said when a device ends under a running job.

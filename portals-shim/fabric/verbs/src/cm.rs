@@ -24,11 +24,11 @@
 
 mod joiner;
 
-use super::advice::chain;
 use super::handshake::{Card, Stage, Word};
 use super::mail::host_ports;
 use super::peer::Peer;
 use crate::verbs::Verbs;
+use host::with_causes;
 pub(super) use joiner::Joiner;
 use joiner::{Hello, MAGIC, read_hello};
 use portals_core::Ni;
@@ -60,7 +60,7 @@ impl Verbs {
             Some((_, requests)) => joiner
                 .manager
                 .resolve(joiner.address, requests, LOOK_UP)
-                .map_err(|e| chain(&e)),
+                .map_err(|e| with_causes(&e)),
             None => Err("it takes no requests of a connection manager".to_owned()),
         };
         match begun {
@@ -119,7 +119,7 @@ impl Verbs {
                 if !link.is_on(&device, port) {
                     return Some(Err("its address is reached by another device".to_owned()));
                 }
-                Some(link.route(LOOK_UP).map_err(|e| chain(&e)))
+                Some(link.route(LOOK_UP).map_err(|e| with_causes(&e)))
             }),
             CmEvent::Routed(key) => self.go_on(ni, key, |verbs, rank| {
                 let [from, own] = [verbs.peers.own(), rank].map(|index| verbs.name_of(index).0);
@@ -137,12 +137,12 @@ impl Verbs {
                 };
                 let qp = peer.qp.clone()?;
                 let asked = peer.link.as_mut()?.connect(&qp, hello.as_bytes());
-                Some(asked.map_err(|e| chain(&e)))
+                Some(asked.map_err(|e| with_causes(&e)))
             }),
             CmEvent::Response(key, depths) => {
                 self.go_on(ni, key, |verbs, rank| {
                     let finished = verbs.peer(rank)?.link.as_ref()?.finish(depths);
-                    Some(finished.map_err(|e| chain(&e)))
+                    Some(finished.map_err(|e| with_causes(&e)))
                 });
                 self.joined(ni, key);
             }
@@ -264,7 +264,7 @@ impl Verbs {
             Ok(()) => peer.link = Some(link),
             // Whoever asked finds out, and asks anew.
             Err(error) => {
-                let why = chain(&error);
+                let why = with_causes(&error);
                 tracing::warn!(peer = rank, why, "a request cannot be accepted");
             }
         }

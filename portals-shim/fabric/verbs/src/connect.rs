@@ -13,7 +13,7 @@ use super::proto::get_by_am::AmGets;
 use super::proto::offload::Offloaded;
 use super::settings::{Connect, Settings};
 use super::witness::Witness;
-use crate::advice::{advise, chain, failed, unusable};
+use crate::advice::{advise, failed, unusable};
 use crate::contact::{Contact, Directory, contact_bytes, random};
 use crate::trusted::TRUST;
 use crate::verbs::{Adapter, Conn, Counters, Due, Peers, Queues, Verbs};
@@ -43,7 +43,7 @@ pub fn check(device: Option<&str>) -> Result<(), String> {
     let (device, port) = Device::choose(device).map_err(|e| advise(&e))?;
     if settings.connect(&port) != Connect::Words {
         let joiner = Joiner::new(&device, &port, settings.address());
-        return joiner.map(|_| ()).map_err(|e| chain(&e));
+        return joiner.map(|_| ()).map_err(|e| host::with_causes(&e));
     }
     let index = settings.gid_index(&device, port.number)?;
     if port.ethernet || index.is_some() {

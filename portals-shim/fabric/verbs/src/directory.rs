@@ -1,7 +1,8 @@
 //! How ranks find each other: what each says of itself in the job's key space.
 
-use super::advice::{chain, unusable};
+use super::advice::unusable;
 use fabric_api::config::FabricError;
+use host::with_causes;
 use launch::Reader;
 use portals_core::ProcessId;
 use std::collections::BTreeMap;
@@ -70,7 +71,7 @@ impl<C: Contact> Directory<C> {
             .ok_or_else(|| format!("rank {rank} has no address"))?;
         let bytes = job
             .get_bytes(&(self.key)(rank, opening))
-            .map_err(|e| chain(&e))?;
+            .map_err(|e| with_causes(&e))?;
         let own = bytes.get(self.before..).unwrap_or_default();
         let (contact, rest) = C::read(own).ok_or_else(|| format!("rank {rank}: not an address"))?;
         self.known.insert(rank, contact);

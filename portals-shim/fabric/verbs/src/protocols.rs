@@ -11,7 +11,6 @@
 //! | `eager datagram`, `eager datagrams` | `datagram/send.rs` | over datagrams: in one, or in several that the peer puts where they belong |
 
 use super::adverts::Reach;
-use super::advice::chain;
 use super::datagram::first_data;
 use super::frame::MESSAGE_HEAD;
 use super::peer::COPY;
@@ -148,7 +147,7 @@ fn datagrams(device: &str, mtu: usize) -> Protocols {
 /// The device cannot be used, or a variable has no value that it may have.
 pub fn protocols(device: Option<&str>, channel: Channel) -> Result<Vec<Protocols>, String> {
     let settings = Settings::from_env().map_err(|e| e.to_string())?;
-    let (device, port) = Device::choose(device).map_err(|e| chain(&e))?;
+    let (device, port) = Device::choose(device).map_err(|e| host::with_causes(&e))?;
     let name = device.name();
     let connections = || connected(name, &settings, settings.connect(&port));
     let datagrams = || datagrams(name, port.mtu.bytes());
