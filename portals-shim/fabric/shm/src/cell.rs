@@ -18,9 +18,9 @@
 //! | [`Kind::Message`] | yes | the first part, inline or in the bulk area | delivered; more parts follow if there are fewer bytes than the header says |
 //! | [`Kind::Short`] | in the short form | all of it | delivered |
 //! | [`Kind::More`] | – | the next part | as above |
-//! | [`Kind::Announce`] | yes | where the data is: address, length of each piece | the receiver reads it from the sender's memory, then `Fetched` |
-//! | [`Kind::Fetched`] | – | – (token of the announcement; flag: it failed, or it could not be read) | the data may be reused; if it could not be read, it is sent: `Resent` |
-//! | [`Kind::Resent`] | – | the first part of what could not be read (token of the announcement) | as a message |
+//! | [`Kind::ReadyToSend`] | yes | RTS, where the data is: address, length of each piece | the receiver reads it from the sender's memory, then `AckToSend` |
+//! | [`Kind::AckToSend`] | – | ATS (token of the RTS; flag: it failed, or it could not be read) | the data may be reused; if it could not be read, it is sent: `Resent` |
+//! | [`Kind::Resent`] | – | the first part of what could not be read (token of the RTS) | as a message |
 
 use super::layout::CELL;
 use portals_core::header::WIRE_LEN;
@@ -36,15 +36,15 @@ pub(super) const INLINE: usize = CELL - INLINE_AT;
 /// Bytes before the data, without the `ready` word.
 pub(super) const HEAD: usize = INLINE_AT - PREFIX_AT;
 const PIECE: usize = 16;
-/// Pieces of memory that one announcement names.
+/// Pieces of memory that one RTS names.
 pub(super) const PIECES: usize = INLINE / PIECE;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Message,
     More,
-    Announce,
-    Fetched,
+    ReadyToSend,
+    AckToSend,
     Short,
     Resent,
 }
@@ -53,8 +53,8 @@ impl Kind {
     const ALL: [Self; 6] = [
         Self::Message,
         Self::More,
-        Self::Announce,
-        Self::Fetched,
+        Self::ReadyToSend,
+        Self::AckToSend,
         Self::Short,
         Self::Resent,
     ];
@@ -64,9 +64,9 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prefix {
     pub(super) kind: Kind,
-    /// Of [`Kind::Fetched`].
+    /// Of [`Kind::AckToSend`].
     pub(super) failed: bool,
-    /// Of [`Kind::Fetched`]: the kernel does not copy between the two.
+    /// Of [`Kind::AckToSend`]: the kernel does not copy between the two.
     pub(super) refused: bool,
     pub(super) inline: u16,
     pub(super) token: u32,
@@ -220,7 +220,7 @@ pub(super) fn decode_short(b: &[u8; SHORT_HEAD], inline: u16, ends: Ends) -> Hea
     }
 }
 
-/// The pieces of an announcement.
+/// The pieces of an RTS.
 pub(super) fn write_pieces(pieces: &[Segment]) -> SmallVec<[u8; INLINE]> {
     let mut out = SmallVec::new();
     for p in pieces.iter().take(PIECES) {
@@ -269,7 +269,7 @@ mod tests {
             token: 3,
             bulk_len: 4,
             bulk_at: 5,
-            ..Prefix::of(Kind::Fetched)
+            ..Prefix::of(Kind::AckToSend)
         };
         let b = encode(&prefix, Some(&h));
         assert_eq!(decode(&b), Ok(prefix));

@@ -124,9 +124,9 @@ fn is_dead(pid: Option<i32>) -> bool {
     pid.is_some_and(|pid| life(pid) == Life::Dead)
 }
 
-/// Data of ours that a peer was told to read.
+/// Data of ours whose RTS a peer has, and has not answered.
 #[derive(Debug)]
-struct Announced {
+struct RndvSend {
     rank: usize,
     after: After,
     header: Header,
@@ -162,8 +162,8 @@ struct Core {
     contacts: Vec<u64>,
     /// The ranks for which something waits for room.
     backlog: Vec<usize>,
-    /// Data that peers were told to read, by token.
-    announced: Vec<Option<Announced>>,
+    /// Data whose ATS has not come, by token.
+    rndv_sends: Vec<Option<RndvSend>>,
     spare_tokens: Vec<usize>,
     /// How many there are.
     outstanding: usize,
@@ -292,7 +292,7 @@ impl Core {
         }
         self.looked = Some(now);
         let mut wanted: Vec<usize> = self.backlog.clone();
-        wanted.extend(self.announced.iter().flatten().map(|a| a.rank));
+        wanted.extend(self.rndv_sends.iter().flatten().map(|a| a.rank));
         wanted.sort_unstable();
         wanted.dedup();
         let mut any = false;
@@ -311,23 +311,23 @@ impl Core {
         let peer = &mut self.peers[rank];
         peer.gone = true;
         let waiting = std::mem::take(&mut peer.waiting);
-        peer.announced = 0;
+        peer.rndv_sends = 0;
         let stream = peer.stream.take().and_then(|s| s.op);
         let awaited = std::mem::take(&mut peer.awaited);
         let mut expected = std::mem::take(&mut peer.expected);
         self.backlog.retain(|r| *r != rank);
         for m in waiting {
             Self::end(ni, m.after, NiFail::FAIL);
-            if let Some(header) = m.header.filter(|_| m.kind != cell::Kind::Fetched) {
+            if let Some(header) = m.header.filter(|_| m.kind != cell::Kind::AckToSend) {
                 expected.forget(&header);
                 delivery::fail_answer(ni, &header);
             }
         }
-        for token in 0..self.announced.len() {
-            if self.announced[token]
+        for token in 0..self.rndv_sends.len() {
+            if self.rndv_sends[token]
                 .as_ref()
                 .is_some_and(|a| a.rank == rank)
-                && let Some(a) = self.announced[token].take()
+                && let Some(a) = self.rndv_sends[token].take()
             {
                 self.spare_tokens.push(token);
                 self.outstanding -= 1;

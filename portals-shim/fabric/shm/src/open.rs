@@ -526,7 +526,7 @@ impl Joining {
             latest: usize::MAX,
             callers: Vec::new(),
             backlog: Vec::new(),
-            announced: Vec::new(),
+            rndv_sends: Vec::new(),
             spare_tokens: Vec::new(),
             outstanding: 0,
             published: Published::default(),

@@ -91,7 +91,7 @@ pub(super) struct Stream {
 /// A message whose data the kernel did not copy from the peer, which will send it.
 #[derive(Debug)]
 pub(super) struct Awaited {
-    /// Of the announcement.
+    /// Of the RTS.
     pub(super) token: u32,
     pub(super) op: OpId,
     pub(super) segments: Segments,
@@ -112,8 +112,8 @@ pub(super) struct Peer {
     pub(super) there: Option<There>,
     /// It can read this process's memory, as far as is known.
     pub(super) attaches: bool,
-    /// Data of ours that it was told to read and has not answered for.
-    pub(super) announced: u32,
+    /// RTS of ours whose ATS has not come.
+    pub(super) rndv_sends: u32,
     /// The ring to it, and the one from it.
     pub(super) to: Ring,
     pub(super) from: Ring,
@@ -158,7 +158,7 @@ impl Peer {
             on_fault,
             there: None,
             attaches: false,
-            announced: 0,
+            rndv_sends: 0,
             to,
             from,
             order: Order::Both,
@@ -218,9 +218,9 @@ impl Peer {
         }
     }
 
-    /// Whether everything sent to the peer has had its effect there. What it was told to read may yet have to be sent.
+    /// Whether everything sent to the peer has had its effect there. Data whose ATS has not come may yet have to be sent.
     pub(super) fn is_settled(&mut self, map: &Map, ring: Ring) -> bool {
-        if !self.waiting.is_empty() || self.announced != 0 {
+        if !self.waiting.is_empty() || self.rndv_sends != 0 {
             return false;
         }
         if self.out.seen() != self.out.position() {

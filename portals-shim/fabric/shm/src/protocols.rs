@@ -6,7 +6,7 @@
 //! | `short` | `peer.rs` (`write_short`) | a put that fits the short form of a cell |
 //! | `eager cell` | `peer.rs` (`write`) | fits a cell beside the whole header |
 //! | `eager bulk` | `peer.rs` (`write`), `bulk.rs` | two copies by the processor are quicker than one by the kernel |
-//! | `rndv zcopy` | `send.rs` (`announce`), `receive.rs` (`announcement`) | longer, and the kernel copies between the two |
+//! | `rndv zcopy` | `send.rs` (`rts`), `receive.rs` (`handle_rts`) | longer, and the kernel copies between the two |
 //! | `eager parts` | `peer.rs` (`write`), `receive.rs` (`more`) | longer, and it does not |
 
 use super::cell::{INLINE, PIECES, SHORT};

@@ -124,7 +124,7 @@ impl Core {
             self.cut_off(map, ni, rank);
         }
         match prefix.kind {
-            Kind::Message | Kind::Announce => {
+            Kind::Message | Kind::ReadyToSend => {
                 let header = match cell::header(&head) {
                     Ok(header) => header,
                     Err(error) => return self.bad(rank, &error),
@@ -139,11 +139,11 @@ impl Core {
                 if prefix.kind == Kind::Message {
                     self.message(map, ni, rank, &header, part);
                 } else {
-                    self.announcement(map, ni, rank, &header, &prefix, part);
+                    self.handle_rts(map, ni, rank, &header, &prefix, part);
                 }
             }
             Kind::More => self.more(map, ni, rank, part),
-            Kind::Fetched => self.fetched(map, ni, rank, &prefix),
+            Kind::AckToSend => self.handle_ats(map, ni, rank, &prefix),
             Kind::Resent => self.resent(map, ni, rank, &prefix, part),
             // Has been seen to.
             Kind::Short => {}
@@ -293,7 +293,7 @@ impl Core {
     }
 
     /// A header whose data the kernel is to copy from the peer.
-    fn announcement(
+    fn handle_rts(
         &mut self,
         map: &Map,
         ni: &mut Ni,
@@ -329,7 +329,7 @@ impl Core {
                     (None, NiFail::OK)
                 }
             },
-            // Gets and exchanges are never announced; a peer that does so gets nothing.
+            // No RTS is of a get or an exchange; a peer that sends one gets nothing.
             Incoming::Reply(r) => {
                 ni.reply_end(r.op, NiFail::FAIL);
                 (None, NiFail::FAIL)
@@ -342,7 +342,7 @@ impl Core {
         };
         // Before the ack: SEND_END precedes ACK.
         let done = Outgoing {
-            kind: Kind::Fetched,
+            kind: Kind::AckToSend,
             header: None,
             load: Load::none(),
             len: 0,
@@ -377,7 +377,7 @@ impl Core {
     fn resent(&mut self, map: &Map, ni: &mut Ni, rank: usize, prefix: &Prefix, part: Part) {
         let awaited = &mut self.peers[rank].awaited;
         let Some(at) = awaited.iter().position(|a| a.token == prefix.token) else {
-            return self.bad(rank, &"data of no announcement");
+            return self.bad(rank, &"data of no RTS");
         };
         let a = awaited.remove(at);
         self.peers[rank].stream = Some(Stream {
@@ -391,16 +391,16 @@ impl Core {
     }
 
     /// A peer is done with data of ours.
-    fn fetched(&mut self, map: &Map, ni: &mut Ni, rank: usize, prefix: &Prefix) {
+    fn handle_ats(&mut self, map: &Map, ni: &mut Ni, rank: usize, prefix: &Prefix) {
         let token = prefix.token as usize;
-        let slot = self.announced.get_mut(token);
+        let slot = self.rndv_sends.get_mut(token);
         let Some(a) = slot.and_then(|slot| slot.take_if(|a| a.rank == rank)) else {
-            return self.bad(rank, &"an answer to no announcement");
+            return self.bad(rank, &"an ATS for no RTS");
         };
         self.spare_tokens.push(token);
         self.outstanding -= 1;
         let peer = &mut self.peers[rank];
-        peer.announced = peer.announced.saturating_sub(1);
+        peer.rndv_sends = peer.rndv_sends.saturating_sub(1);
         if prefix.refused {
             peer.attaches = false;
             let resent = Outgoing {

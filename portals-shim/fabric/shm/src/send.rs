@@ -4,7 +4,7 @@ use super::cell::{self, Kind};
 use super::map::Map;
 use super::peer::{After, Load, Outgoing};
 use super::protocols::{Protocol, choose};
-use super::{Announced, Core};
+use super::{Core, RndvSend};
 use fabric_api::delivery;
 use portals_core::{Header, Ni, NiFail, Segment, Segments, Transmit};
 use std::sync::atomic::Ordering;
@@ -70,7 +70,7 @@ impl Core {
     ) {
         let len = header.payload_len();
         let message = match choose(len, data.len(), self.peers[rank].attaches) {
-            Protocol::Rendezvous => self.announce(rank, header, data, after),
+            Protocol::Rendezvous => self.rts(rank, header, data, after),
             Protocol::Cell | Protocol::Bulk | Protocol::Parts => {
                 Outgoing::message(header, Load::Pieces(data), after)
             }
@@ -78,10 +78,10 @@ impl Core {
         self.post(map, ni, rank, message);
     }
 
-    /// Tells the peer where long data is; `after` happens when it has read it.
-    fn announce(&mut self, rank: usize, header: Header, data: Segments, after: After) -> Outgoing {
+    /// The RTS of long data; `after` happens when the peer has read it.
+    fn rts(&mut self, rank: usize, header: Header, data: Segments, after: After) -> Outgoing {
         let places = cell::write_pieces(&data);
-        let announced = Announced {
+        let rndv_send = RndvSend {
             rank,
             after,
             header,
@@ -90,15 +90,15 @@ impl Core {
         let token = match self.spare_tokens.pop() {
             Some(token) => token,
             None => {
-                self.announced.push(None);
-                self.announced.len() - 1
+                self.rndv_sends.push(None);
+                self.rndv_sends.len() - 1
             }
         };
-        self.announced[token] = Some(announced);
+        self.rndv_sends[token] = Some(rndv_send);
         self.outstanding += 1;
-        self.peers[rank].announced += 1;
+        self.peers[rank].rndv_sends += 1;
         Outgoing {
-            kind: Kind::Announce,
+            kind: Kind::ReadyToSend,
             len: places.len() as u64,
             load: Load::Bytes(places.into_iter().collect()),
             token: token as u32,

@@ -33,7 +33,7 @@ const KINDS: [(&str, &str); 20] = [
         "makes no sense (a message in another process's name)",
     ),
     (
-        "announced",
+        "rts",
         "makes no sense (a message in another process's name)",
     ),
     ("longer", "makes no sense (more data than the header says)"),
@@ -41,8 +41,8 @@ const KINDS: [(&str, &str); 20] = [
     ("too-long", "makes no sense (a part that is too long)"),
     ("empty", "makes no sense (a part that is too long)"),
     ("cut", "makes no sense (a message was cut off)"),
-    ("answer", "makes no sense (an answer to no announcement)"),
-    ("resent", "makes no sense (data of no announcement)"),
+    ("answer", "makes no sense (an ATS for no RTS)"),
+    ("resent", "makes no sense (data of no RTS)"),
     ("spoiled", "it has spoiled one that it had not finished"),
     (
         "consumed",
@@ -97,9 +97,9 @@ fn cells(which: &str, us: &Side, layout: &Layout) -> Vec<[u8; cell::HEAD + cell:
             let jid = good.jid + 1;
             vec![message(0, Header { jid, ..good })]
         }
-        "announced" => {
+        "rts" => {
             let source = us.o.peers[0];
-            let prefix = of(cell::Kind::Announce, 16);
+            let prefix = of(cell::Kind::ReadyToSend, 16);
             vec![encoded(&prefix, Some(&Header { source, ..good }))]
         }
         "longer" => vec![message(8, put_header(us, 7))],
@@ -107,7 +107,7 @@ fn cells(which: &str, us: &Side, layout: &Layout) -> Vec<[u8; cell::HEAD + cell:
         "too-long" => vec![begun, more(100), more(101)],
         "empty" => vec![begun, more(0)],
         "cut" => vec![begun, message(8, put_header(us, 8))],
-        "answer" => vec![encoded(&of(cell::Kind::Fetched, 0), None)],
+        "answer" => vec![encoded(&of(cell::Kind::AckToSend, 0), None)],
         "resent" => vec![encoded(&of(cell::Kind::Resent, 8), None)],
         _ => Vec::new(),
     }
@@ -198,7 +198,7 @@ fn no_rank_answers_for_another() {
     a.work.write(0, &data).unwrap();
     a.put(LEN, to(ids[2], LOUD, 0));
     layout.block(0).contacts(&map, 0).store(2, Ordering::SeqCst);
-    let answer = cell::encode(&cell::Prefix::of(cell::Kind::Fetched), None);
+    let answer = cell::encode(&cell::Prefix::of(cell::Kind::AckToSend), None);
     send_cell(&map, layout.ring(1, 0), 0, &answer);
     for _ in 0..1000 {
         let event = a.look();

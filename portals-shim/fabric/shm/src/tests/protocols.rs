@@ -13,7 +13,7 @@ fn carried(map: &Map, cell: usize, len: u64) -> &'static str {
     }
     let prefix = cell::decode(&head).unwrap();
     match (prefix.kind, u64::from(prefix.bulk_len)) {
-        (cell::Kind::Announce, _) => "rndv zcopy",
+        (cell::Kind::ReadyToSend, _) => "rndv zcopy",
         (cell::Kind::Message, 0) => "eager cell",
         (cell::Kind::Message, _) if len <= crate::protocols::EAGER => "eager bulk",
         (cell::Kind::Message, _) => "eager parts",

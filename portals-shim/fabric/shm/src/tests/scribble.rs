@@ -141,8 +141,8 @@ impl Scribbler {
         let kinds = [
             cell::Kind::Message,
             cell::Kind::More,
-            cell::Kind::Announce,
-            cell::Kind::Fetched,
+            cell::Kind::ReadyToSend,
+            cell::Kind::AckToSend,
             cell::Kind::Resent,
         ];
         let mut prefix = cell::Prefix::of(*rng.choice(&kinds).unwrap());
