@@ -62,7 +62,7 @@ impl Conduit {
                 addr: dest.0,
                 len,
             };
-            self.put_ahead(node, dest.0, memory).map_err(missing)?;
+            self.put_payload(node, dest.0, memory).map_err(missing)?;
             Source::Placed { len }
         };
         let m = self.message(Category::Long, handler, args, source, dest)?;
@@ -71,7 +71,7 @@ impl Conduit {
     }
 
     /// Puts a payload and waits until it is there.
-    fn put_ahead(&self, node: u32, addr: u64, memory: UserMem) -> Result<(), RmaError> {
+    fn put_payload(&self, node: u32, addr: u64, memory: UserMem) -> Result<(), RmaError> {
         let longs = self.core.borrow().firehoses.as_ref().map(|f| f.longs);
         let Some(op) = longs else {
             return Ok(());

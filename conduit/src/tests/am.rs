@@ -207,9 +207,10 @@ fn every_category_count_and_size() {
 /// What a [`Direct`] fabric was asked.
 #[derive(Debug, Default)]
 struct Asked {
-    ahead: AtomicU64,
-    /// Payloads written ahead that their headers did not follow at once.
-    alone: AtomicU64,
+    /// Payloads that were put in relaxed order.
+    relaxed: AtomicU64,
+    /// Of those, the ones whose headers did not follow at once.
+    unfollowed: AtomicU64,
     made: AtomicU64,
     copied: AtomicU64,
 }
@@ -235,7 +236,7 @@ struct Direct {
 impl Direct {
     fn called(&mut self, is_header: bool) {
         if std::mem::take(&mut self.waits) && !is_header {
-            Asked::add(&self.asked.alone);
+            Asked::add(&self.asked.unfollowed);
         }
     }
 }
@@ -261,7 +262,7 @@ impl Nal for Direct {
             Mode::Relaxed => {
                 self.called(false);
                 self.waits = true;
-                Asked::add(&self.asked.ahead);
+                Asked::add(&self.asked.relaxed);
                 self.inner.put(ni, ready, &mut plain)
             }
             Mode::Pack(pack) => {
@@ -302,10 +303,10 @@ impl Nal for Direct {
     }
 }
 
-/// Payloads that are written ahead need no event at the target; all Longs but the empty and the packed go so, each with its
+/// Payloads put in relaxed order need no event at the target; all Longs but the empty and the packed go so, each with its
 /// header right behind it. Headers are written where they are sent from whenever there is room.
 #[test]
-fn every_message_over_a_fabric_that_writes_ahead_and_sends_from_its_own_memory() {
+fn every_message_over_a_fabric_with_relaxed_puts_that_sends_from_its_own_memory() {
     // SAFETY: `Direct` makes no descriptor; what it sends besides what it was given is bytes of its own.
     let trust = unsafe { Trust::new() };
     for (packed, least) in [("1", 3 * 2 * 2 * 17), ("0", 3 * 2 * 7 * 2 * 17)] {
@@ -334,9 +335,9 @@ fn every_message_over_a_fabric_that_writes_ahead_and_sends_from_its_own_memory()
         });
         every_message_over(opened.collect(), &[("GASNET_PORTAL_PACKED_LONG", packed)]);
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let ahead = count(&asked.ahead);
-        assert!(ahead >= least, "{ahead} of {least}");
-        assert_eq!(count(&asked.alone), 0);
+        let relaxed = count(&asked.relaxed);
+        assert!(relaxed >= least, "{relaxed} of {least}");
+        assert_eq!(count(&asked.unfollowed), 0);
         // A request and a reply for each of a Short, six Mediums and eight Longs; but not without arguments those of the
         // Short, the empty Medium and the empty Long, which have no bytes.
         let headers = 3 * 2 * 2 * (17 * 15 - 3);
