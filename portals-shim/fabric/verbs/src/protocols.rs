@@ -97,7 +97,6 @@ fn chosen(operation: Operation, reached: Reached, len: u64, thresholds: &Thresho
         (Operation::Put, _) => Kind::Put,
         // The reply is a message of the target.
         (Operation::Get, Reached::Matched) => Kind::Message,
-        (Operation::Get, _) if len == 0 => Kind::Message,
         (Operation::Get, _) => Kind::Get,
     };
     let op = Op::immediate(kind, NOBODY, &ANYTHING, len);
