@@ -100,7 +100,6 @@ impl Nal for Verbs {
         match &mut put.mode {
             Mode::Standard | Mode::AtOnce => self.put_now(ni, &of_memory, &*ready.payload),
             Mode::Relaxed => self.rma_write_relaxed(ni, ready),
-            Mode::Pack(_) if put.key.is_some() => Outcome::Declined,
             Mode::Pack(pack) => {
                 let pack: &mut dyn FnMut(&mut [u8]) = &mut **pack;
                 let memory = None;

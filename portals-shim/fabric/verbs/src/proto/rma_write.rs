@@ -47,18 +47,34 @@ impl Verbs {
         else {
             return false;
         };
+        let ack = ack_md.filter(|_| acks);
+        let ack = ack.map(|md| answer_in_place(header, md, remote_offset, length));
+        let written = self.write_short(rank, data, remote, ack);
+        if written {
+            self.peers.sent_to(rank);
+        }
+        written
+    }
+
+    /// Posts a write that copies its data; `false`, and nothing has happened, if that is too long for it.
+    #[inline(always)]
+    fn write_short(
+        &mut self,
+        rank: usize,
+        data: Segment,
+        remote: Remote,
+        ack: Option<InPlace>,
+    ) -> bool {
         let Some(peer) = self.peers.get_mut(rank) else {
             return false;
         };
-        if length > peer.max_inline() as u64 {
+        if data.len > peer.max_inline() as u64 {
             return false;
         }
-        let ack = ack_md.filter(|_| acks);
-        let ack = ack.map(|md| answer_in_place(header, md, remote_offset, length));
         let id = self.offloaded.put(rank, ack);
         peer.write_inline(data, remote, id);
         self.due.pump |= peer.wants_pump();
-        self.offloaded_put(rank);
+        self.counters.protocols.rma_write += 1;
         true
     }
 
@@ -70,11 +86,10 @@ impl Verbs {
         let Some(rank) = self.rank_of(to.process) else {
             return false;
         };
-        let Some(peer) = self.peers.get_mut(rank) else {
+        let Some(peer) = self.peers.get(rank) else {
             return false;
         };
-        let short = data.len <= peer.max_inline() as u64;
-        if self.closed || !short || !peer.takes_now() {
+        if self.closed || !peer.takes_now() {
             return false;
         }
         let op = Op::immediate(Kind::Put, self.id, to, data.len);
@@ -92,17 +107,11 @@ impl Verbs {
             offset: to.remote_offset,
             length: data.len,
         };
-        let id = self.offloaded.put(rank, Some(ack));
-        peer.write_inline(data, remote, id);
-        self.due.pump |= peer.wants_pump();
-        self.offloaded_put(rank);
-        true
-    }
-
-    #[inline]
-    fn offloaded_put(&mut self, rank: usize) {
-        self.peers.sent_to(rank);
-        self.counters.protocols.rma_write += 1;
+        let written = self.write_short(rank, data, remote, Some(ack));
+        if written {
+            self.peers.sent_to(rank);
+        }
+        written
     }
 
     /// Writes a put into the peer's memory, from memory that is registered for it; `false`: it goes by a message.
@@ -127,12 +136,8 @@ impl Verbs {
         let ack = ack_md.filter(|_| acks);
         let ack = ack.map(|md| answer_in_place(h, md, remote_offset, length));
         if let [data] = *tx.payload.as_slice()
-            && let Some(peer) = self.peers.get_mut(rank)
-            && length as usize <= peer.max_inline()
+            && self.write_short(rank, data, remote, ack)
         {
-            let id = self.offloaded.put(rank, ack);
-            peer.write_inline(data, remote, id);
-            self.counters.protocols.rma_write += 1;
             // The data has been copied.
             if let Some(op) = tx.op {
                 ni.send_end(op, NiFail::OK);
