@@ -320,8 +320,16 @@ mod tests {
         assert_eq!((s.chatty, s.connections), (5, Some(0)));
         assert_eq!((s.budget, s.notify_from), (Some(64 << 20), 4096));
         assert_eq!(s.short_gets, ShortGets::GetByAm);
-        let former = settings(&[("PORTOLAN_SHORT_GETS", "asked")]).unwrap();
-        assert_eq!(former.short_gets, ShortGets::GetByAm);
+        for (value, short_gets) in [
+            ("measured", ShortGets::Measured),
+            ("adapter", ShortGets::RmaRead),
+            ("am", ShortGets::GetByAm),
+            // Its former name.
+            ("asked", ShortGets::GetByAm),
+        ] {
+            let s = settings(&[("PORTOLAN_SHORT_GETS", value)]).unwrap();
+            assert_eq!(s.short_gets, short_gets, "{value}");
+        }
         let none = settings(&[("PORTOLAN_WRITE_FROM", "0"), ("PORTOLAN_RINGS", "0")]).unwrap();
         assert_eq!((none.notify_from, none.rings), (usize::MAX, 0));
         let index = settings(&[("PORTOLAN_GID", "3")]).unwrap().gid;

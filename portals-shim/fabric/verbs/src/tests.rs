@@ -21,6 +21,7 @@ mod late;
 mod limits;
 mod links;
 mod protocols;
+mod put_now;
 mod quiet;
 mod raw;
 mod relaxed;

@@ -102,6 +102,12 @@ fn device_both_ways_are_timed() {
     let there = to(raws[1].id(), QUIET, 0);
     let timed = |raw: &mut Raw| raw.nal().peer(1).unwrap().gets.timed();
     let mut most = (0, 0);
+    // Long ones go by RDMA READ in any case, and count for nothing.
+    for _ in 0..100 {
+        raws[0].events.clear();
+        get(&mut raws[0], 0, MOST + 1, there);
+        looking(&mut raws, "it ends", |r| replies(&r[0]) == 1);
+    }
     for made in 0..300 {
         raws[0].events.clear();
         get(&mut raws[0], 0, 8, there);
@@ -115,6 +121,56 @@ fn device_both_ways_are_timed() {
     let (by_adapter, by_peer) = most;
     assert!(by_adapter >= 4 && by_peer >= 4, "{most:?}");
     assert!(by_am(&raws[0]) >= 32);
+    close(raws);
+}
+
+/// One that begins while another is timed is neither timed nor answered by the peer's library.
+#[test]
+fn device_one_get_is_timed_at_a_time() {
+    let Some(mut raws) = connected_by(ShortGets::Measured) else {
+        return;
+    };
+    let there = to(raws[1].id(), QUIET, 0);
+    let number = raws[0].nal().am_gets.number();
+    let mut pairs = 0;
+    // Up to the end of the first block of a trial, whose gets go by RDMA READ.
+    for _ in 0..200 {
+        raws[0].events.clear();
+        get(&mut raws[0], 0, 8, there);
+        let timing = raws[0].nal().am_gets.is_timing();
+        if timing {
+            get(&mut raws[0], 64, 8, there);
+            pairs += 1;
+        }
+        let all = 1 + usize::from(timing);
+        looking(&mut raws, "they end", |r| replies(&r[0]) == all);
+        if pairs == 4 {
+            break;
+        }
+    }
+    let timed = raws[0].nal().peer(1).unwrap().gets.timed();
+    assert_eq!((pairs, timed), (4, (4, 0)));
+    assert_eq!(raws[0].nal().am_gets.number(), number);
+    close(raws);
+}
+
+/// A trial with a peer that makes no calls ends soon, and what the adapter read is no time of the peer's.
+#[test]
+fn device_a_peer_that_computes_gets_few_requests() {
+    let Some(mut raws) = connected_by(ShortGets::Measured) else {
+        return;
+    };
+    let there = to(raws[1].id(), QUIET, 0);
+    let number = raws[0].nal().am_gets.number();
+    let (first, _) = raws.split_first_mut().unwrap();
+    for _ in 0..400 {
+        first.events.clear();
+        get(first, 0, 8, there);
+        looks(first, 1);
+        assert_eq!(first.nal().peer(1).unwrap().gets.timed().1, 0);
+    }
+    let requests = raws[0].nal().am_gets.number().wrapping_sub(number);
+    assert!((1..=4).contains(&requests), "{requests} of 400");
     close(raws);
 }
 
@@ -183,6 +239,22 @@ fn device_what_follows_a_get_does_not_overtake_it() {
         });
         assert_eq!(read(&raws[0].work, 0, 8), [round; 8]);
         assert_eq!(read(&raws[0].work, 128, 8), [round + 100; 8]);
+    }
+    close(raws);
+}
+
+/// Of two gets in a row the adapter reads what the first is for, and each ends once.
+#[test]
+fn device_a_get_behind_an_unanswered_one_leaves_that_to_the_adapter() {
+    let Some(mut raws) = connected() else { return };
+    let there = to(raws[1].id(), QUIET, 32);
+    raws[1].quiet.write(32, b"the data").unwrap();
+    get(&mut raws[0], 0, 8, there);
+    assert!(raws[0].nal().am_gets.under_way());
+    get(&mut raws[0], 64, 8, there);
+    until(&mut raws, "both end", |r| replies(&r[0]) == 2);
+    for at in [0, 64] {
+        assert_eq!(read(&raws[0].work, at, 8), b"the data");
     }
     close(raws);
 }

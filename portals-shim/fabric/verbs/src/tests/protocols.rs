@@ -5,7 +5,8 @@ use super::*;
 use crate::proto::counts::Counts;
 use crate::protocols::protocols;
 use fabric_api::config::Channel;
-use fabric_api::protocol::{Operation, Protocol, Reached};
+use fabric_api::protocol::{Operation, Protocol, Reached, VARIABLE};
+use std::process::Command;
 
 const LEN: usize = 1 << 16;
 
@@ -109,4 +110,31 @@ fn device_lengths_go_as_the_table_says() {
         lengths(&mut raws, row);
     }
     close(raws);
+}
+
+/// Rank 0 of the two says it, once, and only to users that want it.
+#[test]
+fn device_the_first_rank_says_at_its_close_what_each_protocol_has_carried() {
+    if device().is_none() {
+        return;
+    }
+    for (value, lines) in [("1", 1), ("0", 0), ("", 0)] {
+        let mut job = Command::new(std::env::current_exe().unwrap());
+        job.args([
+            "--exact",
+            "tests::protocols::device_lengths_go_as_the_table_says",
+        ]);
+        let output = job.env(VARIABLE, value).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let of_each = said
+            .lines()
+            .filter_map(|l| l.split_once("verbs, carried by: "));
+        let of_each: Vec<&str> = of_each.map(|(_, counts)| counts).collect();
+        assert_eq!(of_each.len(), lines, "{value:?}: {said}");
+        for counts in of_each {
+            let carried = counts.split("; ").filter(|c| !c.ends_with(" 0"));
+            assert!(carried.count() >= 5, "{counts}");
+        }
+    }
 }

@@ -279,6 +279,16 @@ pub(super) fn drained(raws: &mut [Raw], what: &str) {
     }
 }
 
+/// Rank 0 knows that what it sent in frames is done.
+pub(super) fn settle(raws: &mut [Raw]) {
+    let there = to(raws[1].id(), BELL, 0);
+    let before = raws[0].seen(EventKind::Ack, BELL).0;
+    raws[0].put(there, 0, AckRequest::Ack, 0);
+    until(raws, "the bell is answered", |r| {
+        r[0].seen(EventKind::Ack, BELL) == (before + 1, 0)
+    });
+}
+
 /// Both look, and neither sleeps, until it is so.
 pub(super) fn looking(raws: &mut [Raw], what: &str, mut so: impl FnMut(&[Raw]) -> bool) {
     for _ in 0..LOOKS {

@@ -10,8 +10,10 @@ const LEN: usize = 1 << 20;
 fn rma_write_relaxed(raws: &mut [Raw], len: u64) {
     let there = to(raws[1].id(), QUIET, 0);
     let (library, source) = (&mut raws[0].library, raws[0].source);
+    let before = library.nal.counters.protocols.rma_write;
     let mut put = Put::new(source, there).region(0, len).relaxed();
     assert_eq!(library.put(&mut put), Ok(Posted::Begun));
+    assert_eq!(library.nal.counters.protocols.rma_write, before + 1);
 }
 
 fn tell(raws: &mut [Raw], len: u64, number: u64) {

@@ -1,6 +1,6 @@
 //! Puts to descriptors with events whose data the adapters place.
 
-use super::raw::{Raw, close, connect_all, raws, until};
+use super::raw::{Raw, close, connect_all, raws, settle, until};
 use super::*;
 use crate::Verbs;
 use fabric_api::call::{Answer, Call};
@@ -37,16 +37,6 @@ fn is_told(raw: &Raw, bits: u64) -> bool {
     };
     let mut adverts = peer.adverts.of(4).iter();
     peer.is_open() && adverts.any(|a| a.events.is_some() && a.match_bits == bits)
-}
-
-/// Rank 0 knows that what it sent in frames is done.
-fn settle(raws: &mut [Raw]) {
-    let there = to(raws[1].id(), BELL, 0);
-    let before = raws[0].seen(EventKind::Ack, BELL).0;
-    raws[0].put(there, 0, AckRequest::Ack, 0);
-    until(raws, "the bell is answered", |r| {
-        r[0].seen(EventKind::Ack, BELL) == (before + 1, 0)
-    });
 }
 
 fn qpn(raw: &Raw, of: usize) -> Option<u32> {

@@ -309,6 +309,41 @@ mod tests {
         assert_eq!(messages, 64);
     }
 
+    /// The first gets of a block wake a peer that sleeps.
+    #[test]
+    fn the_last_gets_of_each_block_are_timed() {
+        let mut measured = Measured::default();
+        period(&mut measured);
+        for get in 0..BLOCK * BLOCKS {
+            let (_, timed) = turn(&mut measured);
+            assert_eq!(timed, get % BLOCK >= BLOCK - TIMED, "{get}");
+        }
+    }
+
+    #[test]
+    fn messages_that_are_hardly_quicker_lose() {
+        for (messages, won) in [(1501, false), (1500, false), (1499, true)] {
+            let mut measured = Measured::default();
+            period(&mut measured);
+            let times = [1600, messages].map(Duration::from_nanos);
+            trial(&mut measured, times[0], Some(times[1]));
+            assert_eq!(turn(&mut measured).0, won, "{messages} of 1600 ns");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_was_slower_often_is_tried_again_all_the_same() {
+        let mut measured = Measured::default();
+        period(&mut measured);
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            trial(&mut measured, QUICK, Some(SLOW));
+            pauses.push(period(&mut measured).1);
+        }
+        assert_eq!(pauses.iter().max(), Some(&LONGEST));
+        assert_eq!(pauses.last(), Some(&LONGEST));
+    }
+
     /// One in a block is that of a peer that slept.
     #[test]
     fn some_slow_gets_of_a_trial_decide_nothing() {
