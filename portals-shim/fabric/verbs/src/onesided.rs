@@ -165,7 +165,7 @@ impl Verbs {
         if old == list {
             return;
         }
-        let told = self.descriptions(ni, &list);
+        let all = self.descriptions(ni, &list);
         let token = self.published.next_token;
         self.published.next_token = token.wrapping_add(1);
         let mut asked = BTreeSet::new();
@@ -179,7 +179,7 @@ impl Verbs {
                 .peer(rank)
                 .is_some_and(|p| p.is_connected() && !same(p))
             {
-                self.advertise(rank, portal, token, &told);
+                self.advertise(rank, portal, token, &all);
                 asked.insert(rank);
             }
         }
@@ -202,14 +202,14 @@ impl Verbs {
     }
 
     /// Sends a peer what it may reach of a portal.
-    fn advertise(&mut self, rank: usize, portal: u32, token: u32, told: &[(ProcessId, RemoteMd)]) {
+    fn advertise(&mut self, rank: usize, portal: u32, token: u32, all: &[(ProcessId, RemoteMd)]) {
         let own = self.conn.who;
         let pool = self.send_pool.clone();
         let Some(peer) = self.peer(rank) else { return };
         // The access control masks speak of this process's own user and job; what another one may do is decided
         // for each of its messages.
         let akin = peer.session.who == Some(own);
-        let its: Vec<RemoteMd> = told
+        let its: Vec<RemoteMd> = all
             .iter()
             .filter(|(who, md)| {
                 akin && who.admits(peer.id) && (md.events.is_none() || peer.notifies)
@@ -231,10 +231,10 @@ impl Verbs {
             .map(|(portal, list)| (*portal, list.clone()))
             .collect();
         for (portal, list) in lists {
-            let told = self.descriptions(ni, &list);
+            let all = self.descriptions(ni, &list);
             let token = self.published.next_token;
             self.published.next_token = token.wrapping_add(1);
-            self.advertise(rank, portal, token, &told);
+            self.advertise(rank, portal, token, &all);
         }
     }
 

@@ -1,4 +1,4 @@
-//! A write of relaxed order: it is posted together with the message after it, which tells of it, by one doorbell.
+//! A write of relaxed order: it is posted together with the message after it, by one doorbell.
 //!
 //! The write makes no completion of its own: that of the message is both's. If the adapter takes the first and refuses
 //! the second, the connection counts as broken, and both are found in `flying` and `queue` when it is mended.
@@ -22,7 +22,7 @@ impl Peer {
         if at < self.depth { at } else { at - self.depth }
     }
 
-    /// Posts a write that waits, alone.
+    /// Posts a write that waits, without a message.
     #[inline]
     pub(super) fn flush_relaxed(&mut self) {
         if self.relaxed.is_some() {
@@ -63,22 +63,22 @@ impl Peer {
         };
         let chain = &mut self.chain;
         let written = transfer.push(chain, id, self.max_inline);
-        let (told, flying) = match buffer {
+        let (framed, flying) = match buffer {
             Some(mut buffer) => {
                 frame::stamp(&mut buffer[..len], owed, done);
                 let (op, from) = self.sent_header.send_op(&buffer[..len]);
-                let told = chain.push_owned(plain, op, buffer, from..len, SendFlags::empty());
-                (told.map_err(|r| r.error), Flying::Buffered(len))
+                let framed = chain.push_owned(plain, op, buffer, from..len, SendFlags::empty());
+                (framed.map_err(|r| r.error), Flying::Buffered(len))
             }
             None => {
                 let frame = &mut self.copies[at][..len];
                 frame::stamp(frame, owed, done);
                 let (op, from) = self.sent_header.send_op(frame);
-                let told = chain.push_inline(plain, op, &frame[from..], SendFlags::SIGNALLED);
-                (told, Flying::Small { len, silent: false })
+                let framed = chain.push_inline(plain, op, &frame[from..], SendFlags::SIGNALLED);
+                (framed, Flying::Small { len, silent: false })
             }
         };
-        let result = written.and(told).map_err(PostError::from);
+        let result = written.and(framed).map_err(PostError::from);
         let result = result.and_then(|()| qp.post(chain));
         let accepted = match &result {
             Ok(()) => 2,

@@ -320,7 +320,7 @@ mod tests {
             let (bits, offset, extra) = (some(u64::MAX), some(u64::MAX), some(u64::MAX));
             let (portal, index) = (some(300) as u32, some(300) as u32);
             let md = some(u64::from(u32::MAX)) as u32;
-            let (data, told) = (some(64), some(1));
+            let (data, more) = (some(64), some(1));
             let mut header = Header {
                 target: ends.target,
                 source: ends.source,
@@ -329,7 +329,7 @@ mod tests {
                 pt_index: portal,
                 match_bits: bits,
                 body: Body::Put {
-                    length: data + told,
+                    length: data + more,
                     remote_offset: offset,
                     hdr_data: extra,
                     ac_index: index,
@@ -373,7 +373,7 @@ mod tests {
             );
             header.uid = ends.who.0;
             header.jid = ends.who.1;
-            if told == 0 {
+            if more == 0 {
                 let Body::Put { length, .. } = &mut header.body else {
                     unreachable!()
                 };
@@ -384,9 +384,9 @@ mod tests {
     }
 
     /// A notified put without a frame is read as if it had come with the frame before, whose length was that of its data or
-    /// was told.
+    /// said by itself.
     #[test]
-    fn a_written_put_without_a_frame_is_read_as_one_with_the_frame_before() {
+    fn a_notified_put_without_a_frame_is_read_as_one_with_the_frame_before() {
         let ends = Ends {
             target: ProcessId::new(0, 1),
             source: ProcessId::new(0, 2),
@@ -397,12 +397,12 @@ mod tests {
             received.again(8, &ends),
             Err(FrameError::Headless)
         ));
-        for (md, told, next) in [(7, 4096, 4096), (7, 4096, 2048), (9, 5000, 8192)] {
+        for (md, length, next) in [(7, 4096, 4096), (7, 4096, 2048), (9, 5000, 8192)] {
             let md = MdHandle::from_raw(md);
             let mut bytes = vec![0; 128];
             let mut writer = Writer::new(&mut bytes, Kind::Notice, false);
             writer.notice(4096, md);
-            writer.header(&put(6, 4, told), 4096);
+            writer.header(&put(6, 4, length), 4096);
             let len = writer.len();
             bytes.truncate(len);
             let Ok((_, frame::Body::Notice { header, md: read })) = frame::parse(&bytes, &ends)

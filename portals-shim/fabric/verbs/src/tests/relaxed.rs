@@ -1,4 +1,4 @@
-//! A write of relaxed order and the message that tells of it.
+//! A write of relaxed order and the message behind it.
 
 use super::raw::{Raw, close, connect_all, raws, until};
 use super::*;
@@ -16,7 +16,7 @@ fn rma_write_relaxed(raws: &mut [Raw], len: u64) {
     assert_eq!(library.nal.counters.protocols.rma_write, before + 1);
 }
 
-fn tell(raws: &mut [Raw], len: u64, number: u64) {
+fn message(raws: &mut [Raw], len: u64, number: u64) {
     let there = to(raws[1].id(), LOUD, 0);
     raws[0].put(there, len, AckRequest::NoAck, number);
 }
@@ -26,16 +26,16 @@ fn doorbells(raws: &mut [Raw]) -> u64 {
     peer.qp.as_ref().expect("a link").posts()
 }
 
-/// Rank 1 was told `number` times, and has the bytes.
-fn told(raws: &mut [Raw], number: usize, bytes: &[u8]) {
-    until(raws, "it is told", |r| {
+/// Rank 1 has had `number` messages, and has the bytes.
+fn arrives(raws: &mut [Raw], number: usize, bytes: &[u8]) {
+    until(raws, "the message arrives", |r| {
         r[1].seen(EventKind::PutEnd, LOUD) == (number, 0)
     });
     let mut seen = vec![0; bytes.len()];
     raws[1].quiet.read(0, &mut seen).unwrap();
     assert!(
         seen == bytes,
-        "{} bytes differ when they are told of",
+        "{} bytes differ when the message is there",
         bytes.len()
     );
 }
@@ -63,9 +63,9 @@ fn device_a_write_and_its_message_take_one_doorbell() {
             raws[0].work.write(0, &bytes).unwrap();
             let before = doorbells(&mut raws);
             rma_write_relaxed(&mut raws, len);
-            tell(&mut raws, words, number as u64);
+            message(&mut raws, words, number as u64);
             assert_eq!(doorbells(&mut raws) - before, 1, "{len} and {words} bytes");
-            told(&mut raws, number, &bytes);
+            arrives(&mut raws, number, &bytes);
             until(&mut raws, "its memory is free", |r| {
                 r[0].seen(EventKind::SendEnd, QUIET) == (number, 0)
                     && r[0].seen(EventKind::SendEnd, LOUD) == (number, 0)
@@ -85,7 +85,7 @@ fn device_a_write_that_nothing_tells_of_leaves_too() {
     until(&mut raws, "it has left", |r| {
         r[0].seen(EventKind::SendEnd, QUIET) == (1, 0)
     });
-    told(&mut raws, 0, &bytes);
+    arrives(&mut raws, 0, &bytes);
     for turn in 0..3 {
         rma_write_relaxed(&mut raws, 100 + turn);
         // Copied by the post.
@@ -113,9 +113,9 @@ fn device_writes_and_messages_beyond_the_send_queue_arrive_in_order() {
     raws[0].work.write(0, &bytes).unwrap();
     for number in 0..1000 {
         rma_write_relaxed(&mut raws, 2000 + number);
-        tell(&mut raws, 8, number);
+        message(&mut raws, 8, number);
     }
-    told(&mut raws, 1000, &bytes[..2999]);
+    arrives(&mut raws, 1000, &bytes[..2999]);
     let loud = raws[1].events.iter();
     let numbers: Vec<u64> = loud
         .filter(|e| e.kind == EventKind::PutEnd && e.match_bits == LOUD)
@@ -129,7 +129,7 @@ fn device_writes_and_messages_beyond_the_send_queue_arrive_in_order() {
     close(raws);
 }
 
-/// The connection breaks with pairs under way and one write kept back: each is there, once, when it is told of.
+/// The connection breaks with pairs under way and one write kept back: each is there, once, when its message is.
 #[test]
 fn device_writes_and_messages_survive_a_broken_connection() {
     let Some(mut raws) = connected() else { return };
@@ -140,7 +140,7 @@ fn device_writes_and_messages_survive_a_broken_connection() {
         for _ in 0..5 {
             number += 1;
             rma_write_relaxed(&mut raws, 20_000);
-            tell(&mut raws, 8, number);
+            message(&mut raws, 8, number);
         }
         let kept = round % 2 == 0;
         if kept {
@@ -156,9 +156,9 @@ fn device_writes_and_messages_survive_a_broken_connection() {
         }
         if kept {
             number += 1;
-            tell(&mut raws, 8, number);
+            message(&mut raws, 8, number);
         }
-        told(&mut raws, number as usize, &bytes);
+        arrives(&mut raws, number as usize, &bytes);
         let writes = 5 * (round + 1) + round / 2 + 1;
         until(&mut raws, "all memory is free", |r| {
             r[0].seen(EventKind::SendEnd, QUIET) == (writes, 0)

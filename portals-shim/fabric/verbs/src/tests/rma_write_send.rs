@@ -30,8 +30,8 @@ fn notified(raw: &Raw) -> u64 {
     raw.library.nal.counters.protocols.paths().notified
 }
 
-/// Rank 0 is told of the descriptor with events of rank 1 for these bits.
-fn is_told(raw: &Raw, bits: u64) -> bool {
+/// Rank 1 advertises its descriptor with events for these bits to rank 0.
+fn is_advertised(raw: &Raw, bits: u64) -> bool {
     let Some(peer) = raw.library.nal.peers.get(1) else {
         return false;
     };
@@ -88,7 +88,7 @@ impl Expected {
 /// After some long puts in frames they are written, from where they are to where they go, in one request if the header
 /// is that of the one before; those that are short or very long go as ever.
 #[test]
-fn device_long_puts_are_written() {
+fn device_long_puts_are_notified() {
     let Some(mut raws) = connected() else { return };
     let mut expected = Expected::new();
     for at in 0..40 {
@@ -113,9 +113,9 @@ fn device_long_puts_are_written() {
     close(raws);
 }
 
-/// A put that is written leaves before it is begun, if its memory is registered, and ends as any other.
+/// A notified put leaves before it is begun, if its memory is registered, and ends as any other.
 #[test]
-fn device_a_written_put_leaves_before_it_has_begun() {
+fn device_a_notified_put_leaves_before_it_has_begun() {
     let Some(mut raws) = connected() else { return };
     let there = to(raws[1].id(), LOUD, 64);
     let post = |raw: &mut Raw, len: u64| {
@@ -146,12 +146,12 @@ fn device_a_written_put_leaves_before_it_has_begun() {
         outcome
     };
     let mut expected = Expected::new();
-    // Rank 0 has not been told: it goes in a frame.
+    // Nothing is advertised to rank 0 yet: it goes in a frame.
     assert_eq!(post(&mut raws[0], 4096), Outcome::Taken);
     expected.memory[64..64 + 4096].copy_from_slice(&pattern(LEN, 3)[..4096]);
     expected.puts.push((4096, 64, 3));
     expected.arrives(&mut raws);
-    while !is_told(&raws[0], LOUD) {
+    while !is_advertised(&raws[0], LOUD) {
         expected.put(&mut raws, 0, 4096, 64, AckRequest::Ack);
         expected.arrives(&mut raws);
     }
@@ -185,7 +185,7 @@ fn device_a_written_put_leaves_before_it_has_begun() {
 /// Puts of all sizes in any order, with and without polls between them: the memory is as the last of them left it, and
 /// the events come in order.
 #[test]
-fn device_written_puts_keep_the_order() {
+fn device_notified_puts_keep_the_order() {
     let Some(mut raws) = connected() else { return };
     let mut rng = fastrand::Rng::with_seed(5);
     let mut expected = Expected::new();
@@ -218,14 +218,14 @@ fn device_written_puts_keep_the_order() {
 
 /// The connection breaks with such puts under way: each is there once, in order, and its memory is free.
 #[test]
-fn device_written_puts_survive_a_broken_connection() {
+fn device_notified_puts_survive_a_broken_connection() {
     let Some(mut raws) = connected() else { return };
     let mut rng = fastrand::Rng::with_seed(9);
     let mut expected = Expected::new();
     let mut before = 0;
     for round in 0..20 {
         // Told again of what it may write.
-        while !is_told(&raws[0], LOUD) {
+        while !is_advertised(&raws[0], LOUD) {
             expected.put(&mut raws, 0, 3000, 0, AckRequest::NoAck);
             expected.arrives(&mut raws);
         }
@@ -286,7 +286,7 @@ fn device_what_is_being_taken_back_is_not_shown_again() {
         until(&mut raws, "it arrives", |r| {
             r[1].seen(EventKind::PutEnd, 100).0 == sent
         });
-        if is_told(&raws[0], 100) {
+        if is_advertised(&raws[0], 100) {
             break;
         }
     }
@@ -321,7 +321,7 @@ fn device_what_is_being_taken_back_is_not_shown_again() {
 /// The descriptor goes, or another entry comes before it, while long puts are under way: what was written has its event,
 /// and once the call has returned nothing is written any more. The connection stays.
 #[test]
-fn device_a_written_descriptor_is_taken_back() {
+fn device_a_descriptor_with_events_is_taken_back() {
     let Some(mut raws) = connected() else { return };
     let id = raws[1].id();
     let first = qpn(&raws[0], 1);
@@ -337,7 +337,7 @@ fn device_a_written_descriptor_is_taken_back() {
             sent.set(sent.get() + 1);
         };
         // Long puts are counted over all rounds, so that fewer than four of this one may do.
-        while sent.get() < 4 || !is_told(&raws[0], bits) {
+        while sent.get() < 4 || !is_advertised(&raws[0], bits) {
             send(&mut raws[0]);
             let all = sent.get() as usize;
             until(&mut raws, "it arrives", |r| {

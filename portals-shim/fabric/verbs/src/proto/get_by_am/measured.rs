@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_computes_is_hardly_ever_asked() {
+    fn a_peer_that_computes_gets_few_requests() {
         let mut measured = Measured::default();
         let (mut asks, mut gets) = (0, 0);
         while gets < 10_000_000 {

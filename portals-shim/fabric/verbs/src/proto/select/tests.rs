@@ -152,7 +152,7 @@ fn rights_and_acks_are_those_of_the_first_descriptor_that_fits() {
 }
 
 #[test]
-fn adapters_alone_do_not_serve_a_descriptor_with_events() {
+fn a_descriptor_with_events_is_not_offloaded() {
     let events = Some(MdHandle::from_raw(7));
     let peer = peer(&[RemoteMd { events, ..OPEN }, OPEN]);
     for header in [put(0, 8), get(0, 8)] {
