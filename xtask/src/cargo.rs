@@ -3,6 +3,22 @@
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+use std::time::Instant;
+
+/// When the first command was told of.
+static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Tells of a command that begins, and how many minutes and seconds the first one has been going.
+fn tell(command: &Command) {
+    let seconds = BEGUN.elapsed().as_secs();
+    println!(
+        "[{:02}:{:02}] $ {}",
+        seconds / 60,
+        seconds % 60,
+        line(command)
+    );
+}
 
 /// The workspace's root.
 pub(crate) fn root() -> PathBuf {
@@ -13,7 +29,7 @@ pub(crate) fn root() -> PathBuf {
 
 /// Runs a command in the root; an error when it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    println!("$ {}", line(command));
+    tell(command);
     let status = command
         .current_dir(root())
         .stdin(Stdio::null())
@@ -75,11 +91,39 @@ pub(crate) fn release_test(targets: &[&str]) -> Command {
     command
 }
 
-/// Builds the release test executables that `targets` choose and gives (target name, path) of those of `packages`.
-pub(crate) fn release_tests(packages: &[&str], targets: &[&str]) -> Result<Vec<(String, PathBuf)>> {
-    let mut command = release_test(targets);
+/// A test executable: of which package, the name of its target, and where it is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TestExe {
+    pub(crate) package: String,
+    pub(crate) target: String,
+    pub(crate) path: PathBuf,
+}
+
+impl TestExe {
+    /// What a line of cargo's tells of, if that is one.
+    fn read(message: &str) -> Option<Self> {
+        let message: serde_json::Value = serde_json::from_str(message).ok()?;
+        if message["profile"]["test"].as_bool() != Some(true) {
+            return None;
+        }
+        // `path+file:///folder#0.1.0`, or `path+file:///folder#name@0.1.0` where the folder has another name.
+        let (folder, version) = message["package_id"].as_str()?.rsplit_once('#')?;
+        let package = match version.split_once('@') {
+            Some((name, _)) => name,
+            None => folder.rsplit_once('/')?.1,
+        };
+        Some(Self {
+            package: package.to_owned(),
+            target: message["target"]["name"].as_str()?.to_owned(),
+            path: message["executable"].as_str()?.into(),
+        })
+    }
+}
+
+/// Has a command of cargo's build test executables, and gives them.
+fn built(mut command: Command) -> Result<Vec<TestExe>> {
     command.args(["--no-run", "--message-format=json"]);
-    println!("$ {}", line(&command));
+    tell(&command);
     let output = command
         .current_dir(root())
         .stderr(Stdio::inherit())
@@ -87,21 +131,51 @@ pub(crate) fn release_tests(packages: &[&str], targets: &[&str]) -> Result<Vec<(
     if !output.status.success() {
         bail!("{} failed: {}", line(&command), output.status);
     }
-    let mut found = Vec::new();
-    for message in String::from_utf8_lossy(&output.stdout).lines() {
-        let Ok(message) = serde_json::from_str::<serde_json::Value>(message) else {
-            continue;
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.lines().filter_map(TestExe::read).collect())
+}
+
+/// The arguments of the tests of all crates, debug build.
+pub(crate) const WORKSPACE_TESTS: [&str; 3] = ["test", "--workspace", "--quiet"];
+
+/// The debug test executables of all crates, which `cargo test` has built, or builds now.
+pub(crate) fn workspace_tests() -> Result<Vec<TestExe>> {
+    built(cargo(&WORKSPACE_TESTS))
+}
+
+/// Builds the release executable of one test of a package.
+pub(crate) fn release_exe(package: &str, test: &str) -> Result<PathBuf> {
+    let built = built(release_test(&["--test", test]))?;
+    let mut built = built.into_iter();
+    let exe = built.find(|exe| exe.package == package && exe.target == test);
+    Ok(exe
+        .with_context(|| format!("no test executable {test}"))?
+        .path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_executable_is_told_of() {
+        let told = |id: &str, test: bool| {
+            let message = format!(
+                r#"{{"package_id":"{id}","target":{{"name":"some"}},"profile":{{"test":{test}}},"executable":"/t/some-1"}}"#
+            );
+            TestExe::read(&message).map(|exe| (exe.package, exe.target, exe.path))
         };
-        let test = message["profile"]["test"].as_bool() == Some(true);
-        // `path+file:///folder#0.1.0`, or `path+file:///folder#name@0.1.0` where the folder has another name.
-        let package = message["package_id"].as_str().unwrap_or_default();
-        let wanted = packages
-            .iter()
-            .any(|p| package.contains(&format!("/{p}#")) || package.contains(&format!("#{p}@")));
-        if let (true, Some(exe)) = (test && wanted, message["executable"].as_str()) {
-            let name = message["target"]["name"].as_str().unwrap_or("?").to_owned();
-            found.push((name, exe.into()));
-        }
+        let expected =
+            |package: &str| Some((package.to_owned(), "some".to_owned(), "/t/some-1".into()));
+        assert_eq!(
+            told("path+file:///a/tagged#0.1.0", true),
+            expected("tagged")
+        );
+        assert_eq!(
+            told("path+file:///a/tests#portolan-tests@0.1.0", true),
+            expected("portolan-tests")
+        );
+        assert_eq!(told("path+file:///a/tagged#0.1.0", false), None);
+        assert_eq!(TestExe::read("warning: no line of JSON"), None);
     }
-    Ok(found)
 }

@@ -205,11 +205,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.netem {
         return crate::hosts::netem();
     }
-    let tests = cargo::release_tests(&["portolan-tests"], &["--test", "conformance"])?;
-    let (_, suite) = tests
-        .iter()
-        .find(|(n, _)| n == "conformance")
-        .context("no conformance test")?;
+    let suite = &cargo::release_exe("portolan-tests", "conformance")?;
     let build = [
         "build",
         "--release",

@@ -9,47 +9,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Test executables that take a device from `PORTOLAN_TEST_DEVICE`, of each of which at least one test must run on it, and the
-/// filter that picks those tests (empty for all).
-const SUITES: [(&str, &str); 11] = [
-    ("device", ""),
-    ("conduit_device", ""),
-    ("fabric_verbs", "device_"),
-    ("fabric_both", "device_"),
-    ("regions", "device_"),
-    ("endpoints", ""),
-    ("operations", "device_"),
-    ("ofi_engine", "endpoint::tests"),
-    ("conformance", "verbs"),
-    ("tag_oracle", "verbs"),
-    ("bound", "verbs"),
-];
-/// The packages that have them.
-const PACKAGES: [&str; 6] = [
-    "verbs-backend",
-    "fabric-verbs",
-    "fabric-both",
-    "portals-shim",
-    "ofi-engine",
-    "portolan-tests",
-];
-/// What cargo calls them.
-const TARGETS: [&str; 15] = [
-    "--lib",
-    "--test",
-    "regions",
-    "--test",
-    "endpoints",
-    "--test",
-    "operations",
-    "--test",
-    "device",
-    "--test",
-    "conduit_device",
-    "--test",
-    "conformance",
-    "--test",
-    "tag_oracle",
+/// Tests that take a device from `PORTOLAN_TEST_DEVICE`: the package, the test executable, of which at least one test must run on
+/// the device, and the filter that picks those tests (empty for all).
+const SUITES: [(&str, &str, &str); 11] = [
+    ("verbs-backend", "device", ""),
+    ("portolan-tests", "conduit_device", ""),
+    ("fabric-verbs", "fabric_verbs", "device_"),
+    ("fabric-both", "fabric_both", "device_"),
+    ("portals-shim", "regions", "device_"),
+    ("portals-shim", "endpoints", ""),
+    ("portals-shim", "operations", "device_"),
+    ("ofi-engine", "ofi_engine", "endpoint::tests"),
+    ("portolan-tests", "conformance", "verbs"),
+    ("portolan-tests", "tag_oracle", "verbs"),
+    ("portolan", "bound", "verbs"),
 ];
 /// For one executable, seconds; the longest takes a tenth of it.
 const SUITE_LIMIT: &str = "600";
@@ -81,23 +54,22 @@ pub(crate) struct InGuest {
     tests: Vec<String>,
 }
 
-/// Builds the tests and the programs that they start; (target name, path) of the tests.
-pub(crate) fn build() -> Result<Vec<(String, PathBuf)>> {
-    let mut built = cargo::release_tests(&PACKAGES, &TARGETS)?;
-    // Apart, as another test of this package has the name of one of the others'.
-    built.extend(cargo::release_tests(&["portolan"], &["--test", "bound"])?);
-    faults::build()?;
-    Ok(built)
+/// Builds the programs that the tests start.
+pub(crate) fn build() -> Result<()> {
+    faults::build()
 }
 
-/// Builds the tests, boots a guest, runs them there.
+/// Boots a guest, and runs the tests there. They are the executables that run here too: those have more checks than a release build,
+/// and are there already.
 pub(crate) fn run() -> Result<()> {
-    let built = build()?;
+    build()?;
+    let built = cargo::workspace_tests()?;
     let mut arguments = Vec::new();
-    for (name, exe) in built {
-        if let Some((_, filter)) = SUITES.iter().find(|(suite, _)| *suite == name) {
-            arguments.push(format!("--tests={}={filter}", exe.display()));
-        }
+    for (package, target, filter) in SUITES {
+        let is_it = |exe: &&cargo::TestExe| exe.package == package && exe.target == target;
+        let exe = built.iter().find(is_it);
+        let exe = exe.with_context(|| format!("{package} has no test executable {target}"))?;
+        arguments.push(format!("--tests={}={filter}", exe.path.display()));
     }
     let portolan = release_dir().join("portolan");
     let own = std::env::current_exe().context("where this executable is")?;
@@ -211,7 +183,7 @@ pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
         }
     }
     // A renamed test or a wrong filter must not pass as nothing to do.
-    for (suite, _) in SUITES {
+    for (_, suite, _) in SUITES {
         if !done
             .iter()
             .any(|test| test.starts_with(&format!("{suite}::")))

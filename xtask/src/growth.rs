@@ -1,7 +1,7 @@
 //! `cargo xtask growth`: resident memory over many operations of each kind, as a table.
 
 use crate::cargo;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::process::Command;
 
 #[derive(clap::Args)]
@@ -18,9 +18,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let tests = cargo::release_tests(&["portolan-tests"], &["--test", "growth"])?;
-    let test = tests.into_iter().find(|(name, _)| name == "growth");
-    let (_, growth) = test.context("no test executable growth")?;
+    let growth = cargo::release_exe("portolan-tests", "growth")?;
     let operations = options.operations.to_string();
     let mut command = Command::new(growth);
     command.arg("--nocapture");

@@ -3,7 +3,7 @@
 
 use crate::cargo::{self, release_dir};
 use crate::packages;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::process::{Command, Stdio};
 
 #[derive(clap::Args)]
@@ -26,9 +26,7 @@ const VARIABLE: &str = "PORTOLAN_TAG_OPERATIONS";
 pub(crate) fn run(options: &Options) -> Result<()> {
     packages::ensure()?;
     cargo::build(&["--package", "portolan"])?;
-    let tests = cargo::release_tests(&["portolan-tests"], &["--test", "tag_oracle"])?;
-    let tests = tests.into_iter().find(|(name, _)| name == "tag_oracle");
-    let (_, oracle) = tests.context("no test executable tag_oracle")?;
+    let oracle = cargo::release_exe("portolan-tests", "tag_oracle")?;
     let listed = Command::new(&oracle).arg("--list").output()?;
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let names = listed

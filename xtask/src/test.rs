@@ -1,6 +1,6 @@
 //! `cargo xtask test`: the one command that tells whether the tree is good.
 
-use crate::cargo::{self, cargo};
+use crate::cargo::{self, WORKSPACE_TESTS, cargo};
 use crate::{book, device, hostile, mpi, packages, sound};
 use anyhow::{Result, bail};
 
@@ -67,17 +67,17 @@ fn costs() -> Result<()> {
     cargo::run(counts.args(["--quiet", "--", "--nocapture"]))
 }
 
-/// Builds what is run after the tests of the workspace. Those wait for each other's processes more than they compute, and
-/// this takes only what they leave of the processors: on Linux the niceness is the calling thread's, and what it starts has it.
-fn build_ahead(guest: bool) -> Result<()> {
+/// Does what needs no quiet machine while the tests of the workspace run: builds what is run after them, and counts instructions,
+/// whose number does not depend on what else runs. Those tests wait for each other's processes more than they compute, and this takes
+/// only what they leave of the processors: on Linux the niceness is the calling thread's, and what it starts has it.
+fn meanwhile(guest: bool) -> Result<()> {
     rustix::process::nice(19)?;
-    let mut counts = cargo::release_test(&COUNTS);
-    cargo::run(counts.args(["--quiet", "--no-run"]))?;
     hostile::build()?;
     if guest {
         device::build()?;
     }
-    book::build_example()
+    book::build_example()?;
+    costs()
 }
 
 /// What is looked at without being run, and the executables that the end-to-end tests start. The two are built in folders
@@ -91,14 +91,15 @@ fn look_and_build(lints: bool) -> Result<()> {
     looked.and(built)
 }
 
-/// The tests of all crates, debug build, and what comes after them is built meanwhile.
+/// The tests of all crates, debug build, and meanwhile what needs no quiet machine.
 fn workspace(guest: bool) -> Result<()> {
-    const TESTS: [&str; 3] = ["test", "--workspace", "--quiet"];
-    cargo::run(cargo(&TESTS).arg("--no-run"))?;
-    let ahead = std::thread::spawn(move || build_ahead(guest));
-    let tests = cargo::run(cargo(&TESTS).arg("--no-fail-fast"));
-    let built = ahead.join().unwrap_or_else(|_| bail!("a build panicked"));
-    tests.and(built)
+    cargo::run(cargo(&WORKSPACE_TESTS).arg("--no-run"))?;
+    let other = std::thread::spawn(move || meanwhile(guest));
+    let tests = cargo::run(cargo(&WORKSPACE_TESTS).arg("--no-fail-fast"));
+    let done = other
+        .join()
+        .unwrap_or_else(|_| bail!("what is done beside the tests panicked"));
+    tests.and(done)
 }
 
 /// Runs everything; the last lines say what was tested on which device.
@@ -107,7 +108,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     look_and_build(!options.no_lint)?;
     workspace(!options.no_guest)?;
     sound::miri()?;
-    costs()?;
     hostile::test()?;
     book::example()?;
     mpi::test()?;
