@@ -15,7 +15,7 @@ use crate::object::{self, Object, object, object_if};
 use crate::progress::Users;
 use crate::ptr::{Outcome, borrow, entry, entry_int, read, write_bytes};
 use crate::table::Table;
-use ofi_engine::completion::{Op, Queue, Reports, flags};
+use ofi_engine::completion::{Op, Queue, Reports, ReportsId, flags};
 use ofi_engine::{Endpoint, OpenError, ProcessId, Refused};
 use portals_shim::endpoint::Address;
 use std::ffi::{c_int, c_void};
@@ -44,8 +44,8 @@ struct Bindings {
     read: Count,
     write: Count,
     accesses: Accesses,
-    /// By [`Which`].
-    reports: [Arc<Reports>; 4],
+    /// By [`Which`]; once the endpoint is used.
+    reports: [Option<ReportsId>; 4],
 }
 
 impl Bindings {
@@ -61,14 +61,14 @@ impl Bindings {
         counting.bind(flags, own);
     }
 
-    /// Gathers whom operations tell of their ends.
-    fn gather(&mut self) {
+    /// Tells an endpoint whom its operations tell of their ends.
+    fn gather(&mut self, endpoint: &Endpoint) {
         let reports = |direction: &Direction, count: &Count, peers: Option<&Arc<Peers>>| {
-            Arc::new(Reports {
+            Some(endpoint.report_to(Reports {
                 queue: direction.queue.clone(),
                 counter: count.as_ref().map(|c| Arc::clone(&c.counter)),
                 addresses: peers.map(|peers| Arc::clone(&peers.addresses)),
-            })
+            }))
         };
         self.reports = [
             reports(&self.tx, &self.send, None),
@@ -96,6 +96,11 @@ impl Bound {
     fn get(&self) -> Option<&Bindings> {
         let latest = self.count.load(Ordering::Acquire).checked_sub(1)?;
         self.values.get(latest)?.get()
+    }
+
+    /// Whether no other value can be set.
+    fn is_full(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == self.values.len()
     }
 
     /// Who calls it has the lock of the endpoint's bindings.
@@ -152,6 +157,7 @@ unsafe impl Object for EndpointFid {
 
     fn end(&self) {
         self.endpoint.close();
+        Users::end(&self.endpoint);
     }
 }
 
@@ -255,15 +261,18 @@ impl EndpointFid {
             flags: kind,
             told: asked && context.is_some(),
             delivered: flags & delivered != 0,
-            reports: Some(Arc::clone(&bound.reports[which as usize])),
+            reports: bound.reports[which as usize],
         })
     }
 
     /// Binds a counter to an endpoint that is used: operations count from now on, as Sandia OpenSHMEM does it.
     fn bind_later(&self, bindings: &mut Bindings, counting: &Counting, flags: u64) -> Outcome {
+        if self.bound.is_full() {
+            return Err(errno::NOMEM);
+        }
         let mut later = bindings.clone();
         later.count(counting, flags);
-        later.gather();
+        later.gather(&self.endpoint);
         counting.serve(&self.endpoint);
         if flags & (cap::REMOTE_READ | cap::REMOTE_WRITE) != 0 {
             let counted = later.accesses.count(&self.endpoint, None);
@@ -316,21 +325,21 @@ impl EndpointFid {
             .add(&self.endpoint)
             .map_err(|why| refused(&why))?;
         if bindings.rx.queue.is_some() {
-            let known = Arc::clone(&peers.addresses);
+            let reports = self.endpoint.report_to(Reports {
+                queue: bindings.rx.queue.clone(),
+                // What peers do is counted where it is done.
+                counter: None,
+                addresses: Some(Arc::clone(&peers.addresses)),
+            });
             self.endpoint.tell_writes(Op {
                 context: 0,
                 flags: flags::RMA | flags::REMOTE_WRITE,
                 told: true,
                 delivered: false,
-                reports: Some(Arc::new(Reports {
-                    queue: bindings.rx.queue.clone(),
-                    // What peers do is counted where it is done.
-                    counter: None,
-                    addresses: Some(known),
-                })),
+                reports: Some(reports),
             });
         }
-        bindings.gather();
+        bindings.gather(&self.endpoint);
         self.bound.set(bindings)?;
         drop(chosen);
         if self.domain.automatic

@@ -3,7 +3,7 @@
 use host::fork::Own;
 use ofi_engine::Endpoint;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// How long a wait looks at one endpoint where it cannot sleep.
@@ -14,23 +14,36 @@ pub(crate) const LOOK: Duration = Duration::from_micros(200);
 /// How long a call sleeps before it serves the other endpoints of its process.
 pub(crate) const OTHERS: Duration = Duration::from_millis(10);
 
-/// Endpoints that make progress when somebody reads.
+/// Endpoints that make progress when somebody reads, each until it closes.
 #[derive(Debug, Default)]
-pub(crate) struct Users(Mutex<Vec<Weak<Endpoint>>>);
+pub(crate) struct Users(Mutex<Vec<Arc<Endpoint>>>);
 
 /// Every endpoint of this process that is used. Who waits for one serves the peers of the others too, as they may be what the
 /// wait's peer waits for.
 static ALL: Own<Users> = Own::unset();
 
+/// Whatever has endpoints, so that one that closes leaves them all.
+static LISTS: Own<Mutex<Vec<Weak<Users>>>> = Own::unset();
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Users {
     /// An endpoint is used from now on.
     pub(crate) fn begin(endpoint: &Arc<Endpoint>) {
-        ALL.get().add(endpoint);
+        ALL.get().insert(endpoint);
+    }
+
+    /// An endpoint has closed: nobody who reads has it any more.
+    pub(crate) fn end(endpoint: &Arc<Endpoint>) {
+        ALL.get().remove(endpoint);
+        let lists: Vec<_> = lock(LISTS.get()).iter().filter_map(Weak::upgrade).collect();
+        lists.iter().for_each(|users| users.remove(endpoint));
     }
 
     fn all(&self) -> Vec<Arc<Endpoint>> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().filter_map(Weak::upgrade).collect()
+        lock(&self.0).clone()
     }
 
     /// Progress for the other endpoints of this process. Returns whether there are any.
@@ -49,20 +62,34 @@ impl Users {
         self.all().iter().try_for_each(Endpoint::watch)
     }
 
-    pub(crate) fn add(&self, endpoint: &Arc<Endpoint>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|e| e.strong_count() > 0);
-        if !all.iter().any(|e| e.as_ptr() == Arc::as_ptr(endpoint)) {
-            all.push(Arc::downgrade(endpoint));
+    /// Adds an endpoint that has not closed.
+    pub(crate) fn add(self: &Arc<Self>, endpoint: &Arc<Endpoint>) {
+        let mut lists = lock(LISTS.get());
+        lists.retain(|list| list.strong_count() > 0);
+        if !lists.iter().any(|list| list.as_ptr() == Arc::as_ptr(self)) {
+            lists.push(Arc::downgrade(self));
         }
+        drop(lists);
+        self.insert(endpoint);
+    }
+
+    fn insert(&self, endpoint: &Arc<Endpoint>) {
+        let mut all = lock(&self.0);
+        if !all.iter().any(|e| Arc::ptr_eq(e, endpoint)) {
+            all.push(Arc::clone(endpoint));
+        }
+    }
+
+    fn remove(&self, endpoint: &Arc<Endpoint>) {
+        lock(&self.0).retain(|e| !Arc::ptr_eq(e, endpoint));
     }
 
     /// Progress for all, so long for the first of them if nothing happens.
     pub(crate) fn progress(&self, wait: Duration) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.0);
         let alone = all.len() == 1;
         let mut any = false;
-        for endpoint in all.iter().filter_map(Weak::upgrade) {
+        for endpoint in all.iter() {
             any |= endpoint.progress(if alone { wait } else { Duration::ZERO });
         }
         drop(all);

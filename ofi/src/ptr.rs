@@ -140,7 +140,7 @@ pub(crate) unsafe fn buffer(p: *const c_void, len: usize) -> Outcome<Buffer> {
         len: len as u64,
     };
     // SAFETY: the condition above.
-    unsafe { Buffer::new(std::iter::once(piece)) }.ok_or(errno::INVAL)
+    Ok(unsafe { Buffer::of_piece(piece) })
 }
 
 /// Memory in pieces that the caller lends for an operation.

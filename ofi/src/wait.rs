@@ -42,7 +42,7 @@ impl Waits {
     pub(crate) fn new(wait_obj: c_int, domain: &Shared) -> Outcome<(Self, WaitObject)> {
         let modelled = domain.config.kind == FabricKind::Seastar;
         match (wait_obj, modelled) {
-            (wait::NONE, _) => Ok((Self::Never, WaitObject::default())),
+            (wait::NONE, _) => Ok((Self::Never, WaitObject::sleepless())),
             (wait::UNSPEC | wait::YIELD, true) => Ok((Self::Looking, WaitObject::default())),
             (wait::FD, true) => {
                 tracing::warn!(

@@ -9,7 +9,6 @@ use crate::landing::ACCESS;
 use crate::memory::Buffer;
 use crate::remote::Access;
 use portals_shim::{Brief, EqHandle, EventKind, MdOptions, MdSpec, NiFail};
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Accesses that may have ended while the program makes no progress. Each takes the room of an event.
@@ -53,9 +52,12 @@ pub(crate) struct Accesses {
 }
 
 impl Core {
-    /// The event queues, of which the one of accesses is the second.
-    pub(crate) fn queues(&self) -> SmallVec<[EqHandle; 2]> {
-        std::iter::once(self.eq).chain(self.accesses.eq).collect()
+    /// The event queues, and how many there are: the one of accesses is the second.
+    pub(crate) fn queues(&self) -> ([EqHandle; 2], usize) {
+        match self.accesses.eq {
+            None => ([self.eq; 2], 1),
+            Some(accesses) => ([self.eq, accesses], 2),
+        }
     }
 
     /// The descriptor of registered memory.

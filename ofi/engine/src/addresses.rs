@@ -3,6 +3,7 @@
 use portals_shim::ProcessId;
 use portals_shim::endpoint::{Address, AddressError};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
@@ -10,17 +11,42 @@ struct State {
     all: Vec<Option<Address>>,
     /// By process: the first of its numbers.
     numbers: HashMap<ProcessId, u64>,
-    /// The one that was asked for last: most programs hear of a peer several times in a row.
-    latest: Option<(ProcessId, u64)>,
+}
+
+/// A process in 64 bits. [`ProcessId::ANY`] is none.
+fn pack(id: Option<ProcessId>) -> u64 {
+    let id = id.unwrap_or(ProcessId::ANY);
+    u64::from(id.nid) << 32 | u64::from(id.pid)
+}
+
+fn unpack(word: u64) -> Option<ProcessId> {
+    let id = ProcessId::new((word >> 32) as u32, word as u32);
+    (id != ProcessId::ANY).then_some(id)
 }
 
 /// Peers by number, in the order in which they were inserted. Any thread may call every method.
+///
+/// Whoever sends asks for a process by its number, and takes no lock for it.
 #[derive(Debug, Default)]
-pub struct Addresses(Mutex<State>);
+pub struct Addresses {
+    /// By number, [packed](pack).
+    processes: boxcar::Vec<AtomicU64>,
+    /// Changes so far: what was read before one may be wrong after it.
+    changes: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// The number of a process, as it was after so many changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbered {
+    id: ProcessId,
+    number: u64,
+    changes: u64,
+}
 
 impl Addresses {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Inserts an address; one that is there already gets another number, and messages of that peer keep the first.
@@ -33,16 +59,21 @@ impl Addresses {
         let number = state.all.len() as u64;
         state.all.push(Some(address));
         state.numbers.entry(address.id()).or_insert(number);
+        // The lock makes the two lists grow alike.
+        self.processes
+            .push(AtomicU64::new(pack(Some(address.id()))));
+        self.changes.fetch_add(1, Ordering::Release);
         Ok((number, address))
     }
 
     /// Forgets a number; the address is given if no other number means it.
     pub fn remove(&self, number: u64) -> Option<Address> {
+        let at = usize::try_from(number).ok()?;
         let mut state = self.state();
-        let removed = state.all.get_mut(usize::try_from(number).ok()?)?.take()?;
-        state.latest = None;
+        let removed = state.all.get_mut(at)?.take()?;
+        self.processes.get(at)?.store(pack(None), Ordering::Release);
         let other = state.all.iter().position(|a| *a == Some(removed));
-        match other {
+        let gone = match other {
             Some(other) => {
                 state.numbers.insert(removed.id(), other as u64);
                 None
@@ -51,12 +82,15 @@ impl Addresses {
                 state.numbers.remove(&removed.id());
                 Some(removed)
             }
-        }
+        };
+        self.changes.fetch_add(1, Ordering::Release);
+        gone
     }
 
     /// The process of a number.
     pub fn process(&self, number: u64) -> Option<ProcessId> {
-        self.address(number).map(|address| address.id())
+        let process = self.processes.get(usize::try_from(number).ok()?)?;
+        unpack(process.load(Ordering::Acquire))
     }
 
     /// The address of a number.
@@ -66,14 +100,23 @@ impl Addresses {
 
     /// The number of a process.
     pub fn number(&self, id: ProcessId) -> Option<u64> {
-        let mut state = self.state();
-        if let Some((latest, number)) = state.latest
-            && latest == id
-        {
-            return Some(number);
+        self.state().numbers.get(&id).copied()
+    }
+
+    /// The same for who has asked before, which takes a lock only for another process or after a change.
+    pub(crate) fn number_after(&self, id: ProcessId, latest: &mut Option<Numbered>) -> Option<u64> {
+        // Before the look: a change meanwhile has the next one look again.
+        let changes = self.changes.load(Ordering::Acquire);
+        let known = latest.filter(|known| known.id == id && known.changes == changes);
+        if let Some(known) = known {
+            return Some(known.number);
         }
-        let number = *state.numbers.get(&id)?;
-        state.latest = Some((id, number));
+        let number = self.number(id)?;
+        *latest = Some(Numbered {
+            id,
+            number,
+            changes,
+        });
         Some(number)
     }
 
@@ -88,9 +131,12 @@ mod tests {
     use super::*;
     use portals_shim::fabric::FabricKind;
 
+    fn address(nid: u32) -> Address {
+        Address::new(FabricKind::Shm, ProcessId::new(nid, 1), b"x").unwrap()
+    }
+
     #[test]
     fn numbers_follow_the_order_of_insertion() {
-        let address = |nid| Address::new(FabricKind::Shm, ProcessId::new(nid, 1), b"x").unwrap();
         let book = Addresses::default();
         for (number, nid) in [(0, 5), (1, 6), (2, 5)] {
             let (got, _) = book.insert(&address(nid).to_bytes()).unwrap();
@@ -105,5 +151,23 @@ mod tests {
         assert_eq!((book.process(0), book.process(9)), (None, None));
         assert!(book.insert(b"short").is_err());
         assert_eq!(book.all(), [address(6)]);
+    }
+
+    #[test]
+    fn what_was_asked_before_is_asked_again_after_a_change() {
+        let book = Addresses::default();
+        let (id, other) = (ProcessId::new(5, 1), ProcessId::new(6, 1));
+        let mut latest = None;
+        assert_eq!(book.number_after(id, &mut latest), None);
+        for nid in [5, 6, 5] {
+            book.insert(&address(nid).to_bytes()).unwrap();
+        }
+        assert_eq!(book.number_after(id, &mut latest), Some(0));
+        assert_eq!(book.number_after(other, &mut latest), Some(1));
+        assert_eq!(book.number_after(id, &mut latest), Some(0));
+        book.remove(0);
+        assert_eq!(book.number_after(id, &mut latest), Some(2));
+        book.remove(2);
+        assert_eq!(book.number_after(id, &mut latest), None);
     }
 }

@@ -36,9 +36,10 @@ impl Core {
         // Whoever looks in vain waits for something; on the model each look is a step of the simulation.
         let vain = self.simulated && self.idle >= VAIN && wait == Wait::No;
         let wait = if vain { Wait::Nanos(MOMENT) } else { wait };
-        let (eqs, mut wait, mut any) = (self.queues(), wait, false);
+        let (eqs, count) = self.queues();
+        let (mut wait, mut any) = (wait, false);
         let polled = loop {
-            match self.ni.eq_take_or(&eqs, wait, other, &mut event) {
+            match self.ni.eq_take_or(&eqs[..count], wait, other, &mut event) {
                 Ok(Taken::Nothing) => break Ok(()),
                 Ok(taken) => {
                     (any, wait) = (true, Wait::No);
@@ -166,7 +167,7 @@ impl Core {
                         source: Some(landed.from),
                         ..End::default()
                     };
-                    op.done(&end);
+                    self.reporter.done(op, &end);
                 }
             }
             Kind::Atomic => {
@@ -275,8 +276,10 @@ impl Core {
             flags: released,
         };
         match len > room {
-            true => receive.failed(Failure::Truncated, &end, len - room),
-            false => receive.done(&end),
+            true => self
+                .reporter
+                .failed(&receive, Failure::Truncated, &end, len - room),
+            false => self.reporter.done(&receive, &end),
         }
     }
 
@@ -304,8 +307,10 @@ impl Core {
             Body::Here(bytes) => {
                 place.store_bytes(bytes.get(..fits as usize).unwrap_or(&bytes));
                 match len > room {
-                    true => op.failed(Failure::Truncated, &end, len - room),
-                    false => op.done(&end),
+                    true => self
+                        .reporter
+                        .failed(&op, Failure::Truncated, &end, len - room),
+                    false => self.reporter.done(&op, &end),
                 }
             }
             Body::There(_, key) => {
@@ -345,7 +350,7 @@ impl Core {
             }
             Err(error) => {
                 tracing::error!(%error, "a long message cannot be fetched");
-                op.failed(Failure::Fabric, &end, missing);
+                self.reporter.failed(&op, Failure::Fabric, &end, missing);
             }
         }
     }
@@ -366,11 +371,13 @@ impl Core {
         let ok = event.ni_fail == NiFail::OK;
         self.woken = true;
         match self.pending.remove(&number) {
-            Some(Pending::Exposed { op, len, tag, .. }) => op.sent(ok, len, tag),
+            Some(Pending::Exposed { op, len, tag, .. }) => self.reporter.sent(&op, ok, len, tag),
             Some(Pending::Fetch { op, end, missing }) => match (ok, missing) {
-                (false, _) => op.failed(Failure::Unreachable, &end, missing),
-                (true, 0) => op.done(&end),
-                (true, _) => op.failed(Failure::Truncated, &end, missing),
+                (false, _) => self
+                    .reporter
+                    .failed(&op, Failure::Unreachable, &end, missing),
+                (true, 0) => self.reporter.done(&op, &end),
+                (true, _) => self.reporter.failed(&op, Failure::Truncated, &end, missing),
             },
             Some(Pending::Remote {
                 md, op, len, told, ..
@@ -403,7 +410,7 @@ impl Core {
             } else {
                 0
             };
-            self.give(message, receive.op.clone(), &place, released);
+            self.give(message, receive.op, &place, released);
             if released != 0 {
                 return;
             }
@@ -421,7 +428,7 @@ impl Core {
                 tag: wanted.tag,
                 ..End::default()
             };
-            return op.failed(Failure::NoMessage, &end, 0);
+            return self.reporter.failed(op, Failure::NoMessage, &end, 0);
         };
         if claim.is_some() {
             message.claimed = claim;
@@ -433,7 +440,7 @@ impl Core {
             source: Some(message.from),
             ..End::default()
         };
-        op.done(&end);
+        self.reporter.done(op, &end);
     }
 }
 
@@ -450,7 +457,7 @@ fn take_room(list: &mut Lists, at: usize, len: u64) -> Option<(Op, Buffer, u64)>
         return Some((receive.op, receive.buffer, 0));
     };
     let (place, rest) = split(&posted.buffer, len);
-    let op = posted.op.clone();
+    let op = posted.op;
     if rest.len() < least {
         list.remove_posted(at)?;
         return Some((op, place, flags::MULTI_RECV));

@@ -1,6 +1,6 @@
 //! Completions: what an operation's end tells the program, by a queue, by a counter, or not at all.
 
-use crate::addresses::Addresses;
+use crate::addresses::{Addresses, Numbered};
 use crate::wait::WaitObject;
 use portals_shim::ProcessId;
 use std::collections::VecDeque;
@@ -129,19 +129,23 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives the lock back. Who has it is alone in changing the length.
+    fn leave(&self, state: MutexGuard<'_, State>) {
+        let len = state.done.len() + state.failed.len();
+        self.len.store(len, Ordering::Release);
+    }
+
     fn done(&self, entry: Entry, source: u64) {
         let mut state = self.state();
         state.done.push_back((entry, source));
-        self.len.fetch_add(1, Ordering::SeqCst);
-        drop(state);
+        self.leave(state);
         self.wait.notify();
     }
 
     fn failed(&self, entry: ErrorEntry) {
         let mut state = self.state();
         state.failed.push_back(entry);
-        self.len.fetch_add(1, Ordering::SeqCst);
-        drop(state);
+        self.leave(state);
         self.wait.notify();
     }
 
@@ -168,14 +172,15 @@ impl Queue {
         for (entry, source) in state.done.drain(..count) {
             take(&entry, source);
         }
-        self.len.fetch_sub(count, Ordering::Release);
+        self.leave(state);
         Ok(count)
     }
 
     /// Takes the oldest failure.
     pub fn take_failed(&self) -> Option<ErrorEntry> {
-        let failed = self.state().failed.pop_front()?;
-        self.len.fetch_sub(1, Ordering::Release);
+        let mut state = self.state();
+        let failed = state.failed.pop_front()?;
+        self.leave(state);
         Some(failed)
     }
 }
@@ -267,8 +272,13 @@ pub struct Reports {
     pub addresses: Option<Arc<Addresses>>,
 }
 
-/// What an operation tells of its end, and whom.
-#[derive(Clone, Debug, Default)]
+/// The [`Reports`] of an endpoint's operations, by the number that [`Endpoint::report_to`](crate::Endpoint::report_to) gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportsId(usize);
+
+/// What an operation tells of its end, and whom. It has no part in anything that is shared, so that an operation costs no
+/// reference count.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Op {
     /// The program's own value.
     pub context: usize,
@@ -278,8 +288,8 @@ pub struct Op {
     pub told: bool,
     /// Ends when the data is with the peer, and not when the memory is free (`FI_DELIVERY_COMPLETE`).
     pub delivered: bool,
-    /// Shared by all operations of a kind, so that one costs no more than a reference.
-    pub reports: Option<Arc<Reports>>,
+    /// Of the endpoint that makes it; nobody is told without.
+    pub reports: Option<ReportsId>,
 }
 
 /// What an operation's end says beside the operation.
@@ -299,63 +309,89 @@ pub struct End {
     pub flags: u64,
 }
 
-impl Op {
-    fn entry(&self, reports: &Reports, end: &End) -> (Entry, u64) {
+#[derive(Debug, Default)]
+struct Told {
+    reports: Reports,
+    /// The number of the last source: most programs hear of a peer several times in a row.
+    latest: Option<Numbered>,
+}
+
+impl Told {
+    fn entry(&mut self, op: &Op, end: &End) -> (Entry, u64) {
         let with_data = if end.data.is_some() {
             flags::REMOTE_CQ_DATA
         } else {
             0
         };
         let entry = Entry {
-            context: self.context,
-            flags: self.flags | end.flags | with_data,
+            context: op.context,
+            flags: op.flags | end.flags | with_data,
             len: end.len as usize,
             buf: end.buf,
             data: end.data.unwrap_or_default(),
             tag: end.tag,
         };
-        let source = reports.addresses.as_ref().zip(end.source);
-        let source = source.and_then(|(all, id)| all.number(id));
+        let source = self.reports.addresses.as_ref().zip(end.source);
+        let source = source.and_then(|(all, id)| all.number_after(id, &mut self.latest));
         (entry, source.unwrap_or(NO_ADDRESS))
     }
+}
 
-    /// It has ended.
-    pub fn done(&self, end: &End) {
-        let Some(reports) = &self.reports else {
+/// Tells programs of the ends of an endpoint's operations.
+#[derive(Debug, Default)]
+pub(crate) struct Reporter(Vec<Told>);
+
+impl Reporter {
+    /// Operations may name these from now on.
+    pub(crate) fn add(&mut self, reports: Reports) -> ReportsId {
+        self.0.push(Told {
+            reports,
+            latest: None,
+        });
+        ReportsId(self.0.len() - 1)
+    }
+
+    /// An operation has ended.
+    pub(crate) fn done(&mut self, op: &Op, end: &End) {
+        let Some(told) = op.reports.and_then(|id| self.0.get_mut(id.0)) else {
             return;
         };
-        if let Some(counter) = &reports.counter {
+        if let Some(counter) = &told.reports.counter {
             counter.add(1);
         }
-        if let Some(queue) = reports.queue.as_ref().filter(|_| self.told) {
-            let (entry, source) = self.entry(reports, end);
-            queue.done(entry, source);
+        if op.told && told.reports.queue.is_some() {
+            let (entry, source) = told.entry(op, end);
+            if let Some(queue) = &told.reports.queue {
+                queue.done(entry, source);
+            }
         }
     }
 
     /// A message of this length and tag has been sent, or its peer was not reached.
-    pub(crate) fn sent(&self, ok: bool, len: u64, tag: u64) {
+    pub(crate) fn sent(&mut self, op: &Op, ok: bool, len: u64, tag: u64) {
         let end = End {
             len,
             tag,
             ..End::default()
         };
         match ok {
-            true => self.done(&end),
-            false => self.failed(Failure::Unreachable, &end, 0),
+            true => self.done(op, &end),
+            false => self.failed(op, Failure::Unreachable, &end, 0),
         }
     }
 
-    /// It has failed; `missing` bytes found no room.
-    pub fn failed(&self, why: Failure, end: &End, missing: u64) {
-        let reports = self.reports.as_deref();
-        if let Some(counter) = reports.and_then(|r| r.counter.as_ref()) {
+    /// An operation has failed; `missing` bytes found no room.
+    #[cold]
+    pub(crate) fn failed(&mut self, op: &Op, why: Failure, end: &End, missing: u64) {
+        let mut told = op.reports.and_then(|id| self.0.get_mut(id.0));
+        if let Some(counter) = told.as_ref().and_then(|t| t.reports.counter.as_ref()) {
             counter.add_failed(1);
         }
-        let Some((reports, queue)) = reports.and_then(|r| Some((r, r.queue.as_ref()?))) else {
+        let queue = told.as_ref().and_then(|t| t.reports.queue.clone());
+        let Some((told, queue)) = told.as_mut().zip(queue) else {
             return tracing::debug!(%why, "an operation whose end nobody asks for");
         };
-        let (entry, source) = self.entry(reports, end);
+        let (entry, source) = told.entry(op, end);
         queue.failed(ErrorEntry {
             entry,
             missing: missing as usize,

@@ -1,7 +1,7 @@
 //! What an endpoint does with its operations and with what arrives; all of it under one lock.
 
 use crate::accesses::{Accesses, Counts};
-use crate::completion::{End, Failure, Op};
+use crate::completion::{End, Failure, Op, Reporter};
 use crate::landing::{
     CONTROL, EAGER, EXPOSED, Landing, MESSAGES, NUMBER, PENDING, RoomError, Slots,
 };
@@ -130,6 +130,7 @@ pub(crate) struct Core {
     /// By slot: which peer it was sent to, and what for.
     pub(crate) uses: Vec<Option<(usize, Use)>>,
     control: MdHandle,
+    pub(crate) reporter: Reporter,
     pub(crate) peers: Peers,
     /// Of messages without a tag, and of those with one.
     pub(crate) lists: [Lists; 2],
@@ -196,6 +197,7 @@ impl Core {
             slots,
             uses,
             control,
+            reporter: Reporter::default(),
             peers: Peers::default(),
             lists: Default::default(),
             pending: HashMap::new(),
@@ -334,11 +336,12 @@ impl Core {
             };
             self.queued -= 1;
             self.answers -= usize::from(next.is_answer());
-            let op = next.op().cloned();
+            let op = next.op().copied();
             if let Err(error) = self.go(at, next) {
                 tracing::warn!(%error, "an operation that waited");
                 if let Some(op) = op {
-                    op.failed(Failure::Fabric, &End::default(), 0);
+                    self.reporter
+                        .failed(&op, Failure::Fabric, &End::default(), 0);
                 }
             }
         }
@@ -488,7 +491,7 @@ impl Core {
     pub(crate) fn used(&mut self, used: Use, fail: NiFail, mlength: u64) {
         let ok = fail == NiFail::OK;
         match used {
-            Use::Message { op, len, tag, .. } => op.sent(ok, len, tag),
+            Use::Message { op, len, tag, .. } => self.reporter.sent(&op, ok, len, tag),
             Use::Envelope(number) if !ok => self.unexpose(number),
             Use::Asked(number) if !ok => self.unanswered(number),
             Use::Write { op, len, told } => self.written(op, len, told, fail, mlength),
@@ -582,7 +585,7 @@ impl Core {
                 tag,
                 ..End::default()
             };
-            op.failed(Failure::Unreachable, &end, 0);
+            self.reporter.failed(&op, Failure::Unreachable, &end, 0);
         }
     }
 
@@ -627,7 +630,8 @@ impl Core {
         self.answers -= answers;
         for what in queue.into_operations() {
             if let Some(op) = what.op() {
-                op.failed(Failure::Unreachable, &End::default(), 0);
+                self.reporter
+                    .failed(op, Failure::Unreachable, &End::default(), 0);
             }
         }
         let of_peer = |pending: &Pending| match pending {
@@ -647,7 +651,8 @@ impl Core {
                 tag: receive.wanted.tag,
                 ..End::default()
             };
-            receive.op.failed(Failure::Unreachable, &end, 0);
+            self.reporter
+                .failed(&receive.op, Failure::Unreachable, &end, 0);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::accesses::Counts;
 use crate::atomic::{Datatype, Form, Operation, Request};
-use crate::completion::{End, Failure, Op};
+use crate::completion::{End, Failure, Op, Reporter, Reports, ReportsId};
 use crate::core::{Core, Refused};
 use crate::landing::{EAGER, RoomError};
 use crate::matching::{Receive, Wanted};
@@ -108,6 +108,11 @@ impl Endpoint {
         self.portals.disconnect(id);
     }
 
+    /// Operations of this endpoint may tell these of their ends from now on, until it closes.
+    pub fn report_to(&self, reports: Reports) -> ReportsId {
+        self.core().reporter.add(reports)
+    }
+
     /// Whom peers' writes that carry data are told to.
     pub fn tell_writes(&self, op: Op) {
         self.core().on_written = Some(op);
@@ -181,7 +186,9 @@ impl Endpoint {
             false => list.find(wanted),
         };
         let Some(message) = at.and_then(|at| core.take_kept(tagged, at)) else {
-            return op.failed(Failure::NoMessage, &End::default(), 0);
+            return core
+                .reporter
+                .failed(&op, Failure::NoMessage, &End::default(), 0);
         };
         let end = End {
             tag: message.tag,
@@ -191,7 +198,7 @@ impl Endpoint {
         };
         // Its sender learns that nothing of it is wanted.
         core.give(message, Op::default(), &Buffer::default(), 0);
-        op.done(&end);
+        core.reporter.done(&op, &end);
     }
 
     /// Takes back the receive with this context, which ends as cancelled. Returns whether it waited.
@@ -204,7 +211,8 @@ impl Endpoint {
                 tag: receive.wanted.tag,
                 ..End::default()
             };
-            receive.op.failed(Failure::Canceled, &end, 0);
+            core.reporter
+                .failed(&receive.op, Failure::Canceled, &end, 0);
         }
         found.is_some()
     }
@@ -351,10 +359,12 @@ impl Endpoint {
         if !self.end_watch() {
             return;
         }
-        let core = self.core();
+        let mut core = self.core();
         if let Err(error) = core.ni.close() {
             tracing::debug!(%error, "an endpoint closes");
         }
+        // Nobody is told any more, so what was told may close next.
+        core.reporter = Reporter::default();
     }
 }
 

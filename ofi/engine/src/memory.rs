@@ -26,10 +26,27 @@ impl Buffer {
     ///
     /// `None`: the lengths have no sum.
     pub unsafe fn new(pieces: impl Iterator<Item = Segment>) -> Option<Self> {
-        let pieces: SmallVec<[Segment; 1]> = pieces.filter(|piece| piece.len > 0).collect();
+        let pieces: SmallVec<_> = pieces.filter(|piece| piece.len > 0).collect();
         let sum = |sum: u64, piece: &Segment| sum.checked_add(piece.len);
         let len = pieces.iter().try_fold(0, sum)?;
         Some(Self { pieces, len })
+    }
+
+    /// The same of one piece, as most are.
+    ///
+    /// # Safety
+    ///
+    /// That of [`Buffer::new`].
+    #[inline]
+    pub unsafe fn of_piece(piece: Segment) -> Self {
+        let pieces = match piece.len {
+            0 => SmallVec::new(),
+            _ => SmallVec::from_buf([piece]),
+        };
+        Self {
+            pieces,
+            len: piece.len,
+        }
     }
 
     /// Bytes of a region that outlives the operation, for tests.
@@ -40,7 +57,7 @@ impl Buffer {
             len: len as u64,
         };
         // SAFETY: tests keep their regions until the operation has ended, and look at them afterwards.
-        unsafe { Self::new(std::iter::once(piece)) }.unwrap_or_default()
+        unsafe { Self::of_piece(piece) }
     }
 
     /// Bytes.
@@ -67,7 +84,22 @@ impl Buffer {
     }
 
     /// The pieces of `offset..offset + len`, as far as the buffer goes.
-    fn part(&self, mut offset: u64, mut len: u64) -> SmallVec<[Segment; 1]> {
+    #[inline]
+    fn part(&self, offset: u64, len: u64) -> SmallVec<[Segment; 1]> {
+        let [piece] = self.pieces[..] else {
+            return self.part_of_several(offset, len);
+        };
+        let len = len.min(piece.len.saturating_sub(offset));
+        match len {
+            0 => SmallVec::new(),
+            _ => SmallVec::from_buf([Segment {
+                addr: piece.addr + offset,
+                len,
+            }]),
+        }
+    }
+
+    fn part_of_several(&self, mut offset: u64, mut len: u64) -> SmallVec<[Segment; 1]> {
         let mut part = SmallVec::new();
         for piece in &self.pieces {
             if offset >= piece.len {

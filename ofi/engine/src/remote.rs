@@ -224,13 +224,13 @@ impl Core {
             ..End::default()
         };
         if !made {
-            return op.failed(Failure::Key, &end, 0);
+            return self.reporter.failed(&op, Failure::Key, &end, 0);
         }
         if let Some(result) = result {
             let fits = bytes.len().min(result.len() as usize);
             result.store_bytes(&bytes[..fits]);
         }
-        op.done(&end);
+        self.reporter.done(&op, &end);
     }
 
     /// Of an atomic operation there will be no end: its peer is gone.
@@ -244,7 +244,7 @@ impl Core {
                 len,
                 ..End::default()
             };
-            op.failed(Failure::Unreachable, &end, 0);
+            self.reporter.failed(&op, Failure::Unreachable, &end, 0);
         }
     }
 
@@ -262,10 +262,12 @@ impl Core {
             ..End::default()
         };
         if fail != NiFail::OK {
-            return op.failed(Failure::Unreachable, &end, 0);
+            return self.reporter.failed(&op, Failure::Unreachable, &end, 0);
         }
         if moved != len {
-            return op.failed(Failure::Key, &end, len - moved.min(len));
+            return self
+                .reporter
+                .failed(&op, Failure::Key, &end, len - moved.min(len));
         }
         if let Some((at, data)) = told {
             let id = self.peers.get(at).id;
@@ -273,6 +275,6 @@ impl Core {
                 tracing::error!(%error, "a peer is not told of a write");
             }
         }
-        op.done(&end);
+        self.reporter.done(&op, &end);
     }
 }

@@ -6,12 +6,13 @@
 //!   sleeper:   awaited := true;  queue empty? ──yes──► sleep
 //! ```
 //!
-//! Both sides are in one total order (`SeqCst`), so the producer sees the sleeper, or the sleeper sees the entry.
+//! The producer has a `SeqCst` fence between the two, and what the sleeper does is `SeqCst`: so the producer sees the sleeper, or the
+//! sleeper sees the entry. An object that nobody may sleep on costs its producer neither.
 
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -47,6 +48,8 @@ pub struct WaitObject {
     state: Mutex<State>,
     changed: Condvar,
     descriptor: Option<OwnedFd>,
+    /// Nobody may sleep on it.
+    sleepless: bool,
 }
 
 impl WaitObject {
@@ -60,6 +63,14 @@ impl WaitObject {
             descriptor: Some(eventfd(0, flags)?),
             ..Self::default()
         })
+    }
+
+    /// One that nobody may sleep on (`FI_WAIT_NONE`): who does is not woken.
+    pub fn sleepless() -> Self {
+        Self {
+            sleepless: true,
+            ..Self::default()
+        }
     }
 
     /// What becomes readable after [`WaitObject::arm`].
@@ -81,9 +92,13 @@ impl WaitObject {
         self.awaited.store(awaited, Ordering::SeqCst);
     }
 
-    /// There is something new, which was made visible by a `SeqCst` store.
+    /// There is something new, which was stored before this call and is seen by a `SeqCst` load.
     #[inline]
     pub fn notify(&self) {
+        if self.sleepless {
+            return;
+        }
+        fence(Ordering::SeqCst);
         if self.is_awaited() {
             self.wake(0);
         }

@@ -7,7 +7,7 @@ mod waits;
 
 use super::*;
 use crate::addresses::Addresses;
-use crate::completion::{Counter, Entry, ErrorEntry, HasFailed, Queue, Reports, flags};
+use crate::completion::{Counter, Entry, ErrorEntry, HasFailed, Queue, Reports, ReportsId, flags};
 use crate::peers::Backlog;
 use portals_shim::Region;
 use portals_shim::fabric::FabricKind;
@@ -21,6 +21,8 @@ struct Side {
     queue: Arc<Queue>,
     counter: Arc<Counter>,
     addresses: Arc<Addresses>,
+    /// All of these.
+    reports: ReportsId,
     /// Number 0 is this side, 1 the other.
     peers: Vec<ProcessId>,
 }
@@ -48,12 +50,21 @@ fn sides(count: usize) -> Vec<Side> {
 }
 
 fn sides_over(config: &FabricConfig, count: usize) -> Vec<Side> {
-    let open = || Side {
-        endpoint: Arc::new(Endpoint::open(config).unwrap()),
-        queue: Arc::default(),
-        counter: Arc::default(),
-        addresses: Arc::default(),
-        peers: Vec::new(),
+    let open = || {
+        let endpoint = Arc::new(Endpoint::open(config).unwrap());
+        let reports = Reports {
+            queue: Some(Arc::default()),
+            counter: Some(Arc::default()),
+            addresses: Some(Arc::default()),
+        };
+        Side {
+            queue: reports.queue.clone().unwrap(),
+            counter: reports.counter.clone().unwrap(),
+            addresses: reports.addresses.clone().unwrap(),
+            reports: endpoint.report_to(reports),
+            peers: Vec::new(),
+            endpoint,
+        }
     };
     let mut all: Vec<Side> = (0..count).map(|_| open()).collect();
     let addresses: Vec<_> = all.iter().map(|side| side.endpoint.address()).collect();
@@ -113,11 +124,7 @@ impl Side {
             flags,
             told: true,
             delivered: false,
-            reports: Some(Arc::new(Reports {
-                queue: Some(Arc::clone(&self.queue)),
-                counter: Some(Arc::clone(&self.counter)),
-                addresses: Some(Arc::clone(&self.addresses)),
-            })),
+            reports: Some(self.reports),
         }
     }
 
@@ -330,7 +337,7 @@ fn a_message_is_peeked_at_claimed_and_discarded() {
                     let begun = Instant::now();
                     while b
                         .endpoint
-                        .take_claimed(true, &buffer(&to, 0, len), op.clone())
+                        .take_claimed(true, &buffer(&to, 0, len), op)
                         .is_err()
                     {
                         assert!(begun.elapsed() < LIMIT);
