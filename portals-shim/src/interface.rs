@@ -10,7 +10,7 @@ mod entries;
 mod events;
 mod movement;
 
-use crate::nal::shm::Near;
+use crate::nal::shm::{Links, Near};
 use fabric_api::attached::{Attached, Parts};
 use fabric_api::bridge::{Bridge, ClockKind, Window};
 use fabric_api::call::{Answer, Call, Paths, Target};
@@ -162,12 +162,24 @@ impl Interface {
     /// and of their flow control: they need no descriptor and make no event, and nothing orders them with messages of
     /// the interface. `None` on a fabric that has none, and every time but the first.
     pub fn near(&self) -> Option<Near> {
+        self.take_extension().map(|near| *near)
+    }
+
+    /// Frames between an endpoint and the peers that share memory with it, as [`Interface::near`] has them between ranks. `None` on a
+    /// fabric that has none, and every time but the first.
+    pub fn links(&self) -> Option<Links> {
+        self.take_extension().map(|links| *links)
+    }
+
+    /// What the fabric offers past the library, if it is of this type.
+    fn take_extension<T: 'static>(&self) -> Option<Box<T>> {
         if self.inner.closed.load(Ordering::Acquire) {
             return None;
         }
         let extension = self.inner.extension.lock();
-        let near = extension.unwrap_or_else(PoisonError::into_inner).take()?;
-        near.downcast().ok().map(|near| *near)
+        let mut extension = extension.unwrap_or_else(PoisonError::into_inner);
+        let extension = extension.take_if(|offered| offered.is::<T>())?;
+        extension.downcast().ok()
     }
 
     /// `PtlNIDist`

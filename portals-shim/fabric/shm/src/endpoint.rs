@@ -13,6 +13,7 @@
 //! | `endpoint/events.rs` | what sockets receive: requests, answers, ends of peers |
 //! | `endpoint/handshake.rs` | the steps of each side |
 //! | `endpoint/socket.rs` | sockets: listening, connecting, accepting |
+//! | `endpoint/links.rs` | which peers can be sent frames |
 //! | `endpoint/open.rs` | the start: names, secrets, whom an endpoint can reach |
 //! | this one | which memory a message goes by, which peers are connected and which are left |
 //!
@@ -29,6 +30,7 @@
 
 mod events;
 mod handshake;
+mod links;
 mod open;
 mod socket;
 mod wire;
@@ -36,6 +38,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use links::Links;
 pub use open::open_endpoint;
 
 use crate::alarm::Alarm;
@@ -143,6 +146,7 @@ pub(crate) struct Endpoint {
     index: HashMap<ProcessId, usize>,
     /// The one that was talked to last.
     latest: usize,
+    links: Links,
     attempts: Vec<Attempt>,
     accepted: Vec<Accepted>,
     /// The last name that a socket was given in the watch.
@@ -284,6 +288,7 @@ impl Endpoint {
         connected: Connected,
     ) {
         let Connected { shm, processors } = connected;
+        self.links.connected(id, &shm);
         let at = self.peers.len();
         self.peers.push(Peer {
             since,
@@ -319,6 +324,7 @@ impl Endpoint {
         let mut peer = self.peers.swap_remove(at);
         tracing::debug!(id = ?peer.id, why, "a peer is gone");
         self.index.remove(&peer.id);
+        self.links.gone(peer.id);
         if let Some(moved) = self.peers.get(at) {
             self.index.insert(moved.id, at);
         }
@@ -520,6 +526,7 @@ impl Nal for Endpoint {
             self.fail(ni, attempt, "the endpoint closes");
         }
         for peer in &mut self.peers {
+            self.links.gone(peer.id);
             peer.shm.close(ni);
         }
         self.peers.clear();

@@ -74,7 +74,7 @@ mod trusted;
 mod tests;
 
 use alarm::{Alarm, Lines};
-pub use endpoint::open_endpoint;
+pub use endpoint::{Links, open_endpoint};
 use fabric_api::call::{Paths, RemoteKey, Target};
 use fabric_api::delivery;
 use fabric_api::expected::is_request;

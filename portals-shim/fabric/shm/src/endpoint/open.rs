@@ -1,7 +1,7 @@
 //! How an endpoint opens: its id, its socket, and whom it can reach.
 
-use super::Endpoint;
 use super::socket::{Contact, Watch};
+use super::{Endpoint, Links};
 use crate::VERSION;
 use crate::alarm::Alarm;
 use crate::open::unusable;
@@ -50,7 +50,8 @@ fn reachable(own: &Address, other: &Address) -> Result<(), String> {
 pub fn open_endpoint(wishes: &Wishes) -> Result<OpenEndpoint, FabricError> {
     let nal = Endpoint::new(wishes)?;
     let (config, book) = (nal.config, nal.book.clone());
-    let attached = Attached::here(Ni::new(config), nal, Vec::new(), TRUST);
+    let links = Box::new(nal.links.clone());
+    let attached = Attached::here(Ni::new(config), nal, Vec::new(), TRUST).with_extension(links);
     Ok(OpenEndpoint { attached, book })
 }
 
@@ -83,6 +84,7 @@ impl Endpoint {
             peers: Vec::new(),
             index: HashMap::new(),
             latest: 0,
+            links: Links::default(),
             attempts: Vec::new(),
             accepted: Vec::new(),
             tokens: super::LISTENER,

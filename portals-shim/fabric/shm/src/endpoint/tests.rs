@@ -3,6 +3,7 @@
 use super::socket::{Contact, Received, try_receive, try_send};
 use super::wire::{Answer, Request};
 use super::{Endpoint, MOST_ACCEPTED};
+use crate::Lane;
 use fabric_api::address::Address;
 use fabric_api::config::FabricKind;
 use fabric_api::identity::{Wishes, endpoint_config};
@@ -73,6 +74,30 @@ fn connected(ni: &mut Ni, own: &mut Endpoint) -> (Ni, Endpoint) {
         theirs.attend(&mut their_ni);
     }
     (their_ni, theirs)
+}
+
+#[test]
+fn each_connection_has_lanes_for_frames_once() {
+    let (mut ni, mut own) = endpoint();
+    let (mut their_ni, mut theirs) = connected(&mut ni, &mut own);
+    let ids = [own.config.id, theirs.config.id];
+    assert!(
+        own.links.take(ids[0]).is_none(),
+        "there is no way to itself"
+    );
+    let [to, from] = [own.links.take(ids[1]), theirs.links.take(ids[0])].map(Option::unwrap);
+    assert!(own.links.take(ids[1]).is_none());
+    assert!(to.try_send(Lane::Requests, 5, b"a frame", b""));
+    let frame = from.take(Lane::Requests).unwrap();
+    let mut bytes = [0; 7];
+    assert!(from.read(&frame, 0, &mut bytes) && &bytes == b"a frame");
+    own.part(&mut ni, 0, "it is a test");
+    theirs.part(&mut their_ni, 0, "it is a test");
+    let (_, others) = connected(&mut ni, &mut own);
+    assert!(own.links.take(ids[1]).is_none(), "it is gone");
+    assert!(own.links.take(others.config.id).is_some());
+    own.part(&mut ni, 0, "it is a test");
+    assert!(own.links.take(others.config.id).is_none());
 }
 
 #[test]
