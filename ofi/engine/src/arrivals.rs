@@ -7,7 +7,7 @@ use crate::matching::{Body, Lists, Receive, Unexpected, Wanted};
 use crate::memory::Buffer;
 use crate::order::Turn;
 use crate::peers::Acquaintance;
-use crate::wire::{ENVELOPE, Kind, Said, read_envelope};
+use crate::wire::{ENVELOPE, Kind, Said, TAKES_FRAMES, read_envelope};
 use portals_shim::{
     Brief, EventKind, MdOptions, MdSpec, NiFail, PollError, ProcessId, Taken, Unlink, Wait,
 };
@@ -32,30 +32,15 @@ impl Core {
         wait: Wait,
         other: Option<&dyn Fn() -> bool>,
     ) -> (bool, Result<(), PollError>) {
-        let mut event = Brief::default();
         // Whoever looks in vain waits for something; on the model each look is a step of the simulation.
         let vain = self.simulated && self.idle >= VAIN && wait == Wait::No;
         let wait = if vain { Wait::Nanos(MOMENT) } else { wait };
-        let (eqs, count) = self.queues();
-        let (mut wait, mut any) = (wait, false);
-        let polled = loop {
-            match self.ni.eq_take_or(&eqs[..count], wait, other, &mut event) {
-                Ok(Taken::Nothing) => break Ok(()),
-                Ok(taken) => {
-                    (any, wait) = (true, Wait::No);
-                    if event.dropped && event.which > 0 {
-                        self.lost_accesses();
-                    } else if event.dropped {
-                        tracing::error!("events were lost: more was under way than was granted");
-                    }
-                    self.handle(&event);
-                    if taken == Taken::Last {
-                        break Ok(());
-                    }
-                }
-                Err(error) => break Err(error),
-            }
-        };
+        let (mut any, mut polled) = (self.take_frames(), Ok(()));
+        if !any {
+            polled = self.take_events(wait, other, &mut any);
+            // The wait may have ended by them, or they have come meanwhile.
+            any |= self.take_frames();
+        }
         self.idle = if any { 0 } else { self.idle.saturating_add(1) };
         if std::mem::take(&mut self.woken) && self.queued > 0 {
             for at in 0..self.peers.len() {
@@ -63,6 +48,37 @@ impl Core {
             }
         }
         (any, polled)
+    }
+
+    /// Handles events; waits for the first, or for a frame.
+    fn take_events(
+        &mut self,
+        mut wait: Wait,
+        other: Option<&dyn Fn() -> bool>,
+        any: &mut bool,
+    ) -> Result<(), PollError> {
+        let mut event = Brief::default();
+        let (eqs, count) = self.queues();
+        loop {
+            let (frames, peers) = (&self.frames, &self.peers);
+            let more = || frames.are_there(peers) || other.is_some_and(|other| other());
+            let taken = self
+                .ni
+                .eq_take_or(&eqs[..count], wait, Some(&more), &mut event)?;
+            if taken == Taken::Nothing {
+                return Ok(());
+            }
+            (*any, wait) = (true, Wait::No);
+            if event.dropped && event.which > 0 {
+                self.lost_accesses();
+            } else if event.dropped {
+                tracing::error!("events were lost: more was under way than was granted");
+            }
+            self.handle(&event);
+            if taken == Taken::Last {
+                return Ok(());
+            }
+        }
     }
 
     pub(crate) fn handle(&mut self, event: &Brief) {
@@ -78,7 +94,7 @@ impl Core {
                 _ => {}
             },
             SLOT => self.slot_event(number as usize, event),
-            CONTROL if event.ni_fail != NiFail::OK => self.lose(event.initiator),
+            CONTROL if event.ni_fail != NiFail::OK => self.gone(event.initiator),
             PENDING => self.pending_event(number, event),
             ACCESS => self.accessed(event),
             _ => {}
@@ -111,26 +127,35 @@ impl Core {
         };
         let at = self.peers.number(event.initiator);
         if said.kind.begins() {
-            return self.begin(at, said);
+            return self.begin(at, said, false);
         }
-        let landed = Landed::new(said, buffer, event);
-        match self.peers.get(at).order.arrived(said.number) {
+        self.in_turn(at, &mut Landed::new(said, buffer, event));
+    }
+
+    /// Handles a message in its turn, and those whose turn has come by that.
+    #[inline]
+    pub(crate) fn in_turn(&mut self, at: usize, landed: &mut Landed) {
+        let number = landed.said.number;
+        match self.peers.get(at).order.arrived(number) {
             Turn::Now => self.take_turn(at, landed),
             Turn::Later => {
                 let copied = self.landing.take_out(landed);
-                self.peers.get(at).order.keep(said.number, copied);
+                self.peers.get(at).order.keep(number, copied);
             }
             Turn::Never => return tracing::warn!("a message that no engine sends"),
         }
-        while let Some(landed) = self.peers.get(at).order.due() {
-            self.take_turn(at, landed);
+        while let Some(mut landed) = self.peers.get(at).order.due() {
+            self.take_turn(at, &mut landed);
         }
     }
 
-    /// A peer says hello, or answers that.
-    fn begin(&mut self, at: usize, said: Said) {
-        for landed in self.peers.get(at).order.restart(said.number) {
-            self.take_turn(at, landed);
+    /// A peer says hello, or answers that, in a frame or by Portals; the answer goes the same way.
+    pub(crate) fn begin(&mut self, at: usize, said: Said, framed: bool) {
+        if said.data == Some(TAKES_FRAMES) {
+            self.link(at);
+        }
+        for mut landed in self.peers.get(at).order.restart(said.number) {
+            self.take_turn(at, &mut landed);
         }
         let peer = self.peers.get(at);
         peer.envelopes = said.envelopes;
@@ -143,14 +168,14 @@ impl Core {
             if let Err(error) = self.landing.reserve(&self.ni, self.peers.granted()) {
                 tracing::error!(%error, "a peer is granted nothing");
             } else {
-                self.say(at, Kind::Grant, window);
+                self.say_by(at, Kind::Grant, window, framed);
             }
         }
         self.pump(at);
     }
 
     /// Handles a message whose turn has come.
-    fn take_turn(&mut self, at: usize, mut landed: Landed) {
+    fn take_turn(&mut self, at: usize, landed: &mut Landed) {
         let said = landed.said;
         let peer = self.peers.get(at);
         peer.envelopes = said.envelopes;
@@ -158,8 +183,8 @@ impl Core {
         match said.kind {
             Kind::Eager => self.message(true, at, landed),
             Kind::UntaggedEager => self.message(false, at, landed),
-            Kind::Envelope => self.enveloped(true, at, &landed),
-            Kind::UntaggedEnvelope => self.enveloped(false, at, &landed),
+            Kind::Envelope => self.enveloped(true, at, landed),
+            Kind::UntaggedEnvelope => self.enveloped(false, at, landed),
             Kind::Written => {
                 if let Some(op) = &self.on_written {
                     let end = End {
@@ -171,11 +196,11 @@ impl Core {
                 }
             }
             Kind::Atomic => {
-                let bytes = self.landing.bytes(&mut landed);
+                let bytes = self.landing.bytes(landed);
                 self.make_atomic(at, landed.bits, &bytes);
             }
             Kind::AtomicDone => {
-                let bytes = self.landing.bytes(&mut landed);
+                let bytes = self.landing.bytes(landed);
                 self.atomic_done(landed.bits, said.data == Some(1), &bytes);
             }
             Kind::Credits | Kind::Hello | Kind::Grant => {}
@@ -183,7 +208,7 @@ impl Core {
         if said.kind.costs() {
             self.owe(at);
         }
-        if said.credits > 0 {
+        if said.credits > 0 && self.queued > 0 {
             self.pump(at);
         }
     }
@@ -249,7 +274,7 @@ impl Core {
     }
 
     /// A message with its bytes.
-    fn message(&mut self, tagged: bool, at: usize, mut landed: Landed) {
+    fn message(&mut self, tagged: bool, at: usize, landed: &mut Landed) {
         let (from, tag, len) = (landed.from, landed.bits, landed.len);
         let list = &mut self.lists[usize::from(tagged)];
         let Some(posted) = list.receive_for(from, tag) else {
@@ -257,7 +282,7 @@ impl Core {
                 from,
                 tag,
                 data: landed.said.data,
-                body: Body::Here(self.landing.bytes(&mut landed)),
+                body: Body::Here(self.landing.bytes(landed)),
                 claimed: None,
             };
             return self.keep(tagged, at, message);
@@ -266,7 +291,7 @@ impl Core {
             return;
         };
         let room = place.len();
-        self.landing.store(&landed, &place);
+        self.landing.store(landed, &place);
         let end = End {
             len: len.min(room),
             buf: place.place(0),

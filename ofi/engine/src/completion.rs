@@ -4,6 +4,7 @@ use crate::addresses::{Addresses, Numbered};
 use crate::wait::WaitObject;
 use portals_shim::ProcessId;
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -274,7 +275,7 @@ pub struct Reports {
 
 /// The [`Reports`] of an endpoint's operations, by the number that [`Endpoint::report_to`](crate::Endpoint::report_to) gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReportsId(usize);
+pub struct ReportsId(NonZeroU32);
 
 /// What an operation tells of its end, and whom. It has no part in anything that is shared, so that an operation costs no
 /// reference count.
@@ -344,16 +345,23 @@ pub(crate) struct Reporter(Vec<Told>);
 impl Reporter {
     /// Operations may name these from now on.
     pub(crate) fn add(&mut self, reports: Reports) -> ReportsId {
+        // Beyond 2^32 of them the last one is told.
+        let number = u32::try_from(self.0.len()).unwrap_or(u32::MAX - 1);
         self.0.push(Told {
             reports,
             latest: None,
         });
-        ReportsId(self.0.len() - 1)
+        ReportsId(NonZeroU32::MIN.saturating_add(number))
+    }
+
+    #[inline]
+    fn of(&mut self, op: &Op) -> Option<&mut Told> {
+        self.0.get_mut(op.reports?.0.get() as usize - 1)
     }
 
     /// An operation has ended.
     pub(crate) fn done(&mut self, op: &Op, end: &End) {
-        let Some(told) = op.reports.and_then(|id| self.0.get_mut(id.0)) else {
+        let Some(told) = self.of(op) else {
             return;
         };
         if let Some(counter) = &told.reports.counter {
@@ -383,7 +391,7 @@ impl Reporter {
     /// An operation has failed; `missing` bytes found no room.
     #[cold]
     pub(crate) fn failed(&mut self, op: &Op, why: Failure, end: &End, missing: u64) {
-        let mut told = op.reports.and_then(|id| self.0.get_mut(id.0));
+        let mut told = self.of(op);
         if let Some(counter) = told.as_ref().and_then(|t| t.reports.counter.as_ref()) {
             counter.add_failed(1);
         }

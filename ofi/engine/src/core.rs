@@ -2,6 +2,7 @@
 
 use crate::accesses::{Accesses, Counts};
 use crate::completion::{End, Failure, Op, Reporter};
+use crate::frames::{self, Frames};
 use crate::landing::{
     CONTROL, EAGER, EXPOSED, Landing, MESSAGES, NUMBER, PENDING, RoomError, Slots,
 };
@@ -9,7 +10,7 @@ use crate::matching::Lists;
 use crate::memory::Buffer;
 use crate::peers::{Acquaintance, Load, Outgoing, Peers};
 use crate::remote::Access;
-use crate::wire::{Kind, Said, envelope};
+use crate::wire::{Kind, Said, TAKES_FRAMES, envelope};
 use portals_shim::{
     AckRequest, ClockKind, EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory,
     MdOptions, MdSpec, MeHandle, MeSpec, NiFail, Posted, ProcessId, Put, Target, Unlink,
@@ -131,6 +132,7 @@ pub(crate) struct Core {
     pub(crate) uses: Vec<Option<(usize, Use)>>,
     control: MdHandle,
     pub(crate) reporter: Reporter,
+    pub(crate) frames: Frames,
     pub(crate) peers: Peers,
     /// Of messages without a tag, and of those with one.
     pub(crate) lists: [Lists; 2],
@@ -191,6 +193,7 @@ impl Core {
         landing.reserve(&ni, 0)?;
         let uses = std::iter::repeat_with(|| None).take(64).collect();
         let core = Self {
+            frames: Frames::new(ni.links()),
             ni,
             eq,
             landing,
@@ -263,15 +266,27 @@ impl Core {
 
     /// A message of nothing but its header.
     pub(crate) fn say(&mut self, at: usize, kind: Kind, credits: u32) {
+        self.say_by(at, kind, credits, true);
+    }
+
+    /// The same, in a frame only if it may be one.
+    pub(crate) fn say_by(&mut self, at: usize, kind: Kind, credits: u32, framed: bool) {
         let peer = self.peers.get(at);
         let said = Said {
             kind,
-            data: None,
+            data: (kind.begins() && self.frames.are_taken()).then_some(TAKES_FRAMES),
             credits: u8::try_from(credits).unwrap_or(u8::MAX),
             envelopes: peer.told,
             number: peer.order.next(),
         };
         let to = target(peer.id, MESSAGES, 0, 0);
+        let link = peer.link.as_ref().filter(|_| framed);
+        if link.is_some_and(|link| frames::send(link, said, 0, &[])) {
+            if !kind.begins() {
+                peer.order.sent();
+            }
+            return;
+        }
         // Of a hello that does not arrive there is an event.
         let ack = match kind {
             Kind::Hello => AckRequest::Ack,
@@ -294,20 +309,18 @@ impl Core {
         used: Use,
     ) -> Result<(), Error> {
         let peer = self.peers.get(at);
-        let credits = peer.owed.min(255);
-        let said = Said {
-            kind,
-            data,
-            credits: credits as u8,
-            envelopes: peer.told,
-            number: peer.order.next(),
-        };
-        let to = target(peer.id, MESSAGES, bits, 0);
-        self.put((at, slot), (load, acked), to, said.encode(), used)?;
-        let peer = self.peers.get(at);
-        peer.order.sent();
-        peer.owed -= credits;
-        peer.credits = peer.credits.saturating_sub(1);
+        let said = peer.say(kind, data);
+        let link = peer.link.as_deref();
+        let link = link.filter(|_| !acked && load.len() <= frames::LONGEST);
+        let framed = |link| load.with_bytes(|bytes| frames::send(link, said, bits, bytes));
+        if link.is_some_and(framed) {
+            self.slots.give_back(slot);
+            self.used(used, NiFail::OK, load.len());
+        } else {
+            let to = target(peer.id, MESSAGES, bits, 0);
+            self.put((at, slot), (load, acked), to, said.encode(), used)?;
+        }
+        self.peers.get(at).said(said);
         Ok(())
     }
 
@@ -611,6 +624,14 @@ impl Core {
             for message in list.forget(id) {
                 self.peers.get(at).backlog.remove(&message.body);
             }
+        }
+        self.lose(id);
+    }
+
+    /// The fabric has given a peer up.
+    pub(crate) fn gone(&mut self, id: ProcessId) {
+        if let Some(at) = self.peers.find(id) {
+            self.unlink(at);
         }
         self.lose(id);
     }

@@ -129,6 +129,10 @@ impl Endpoint {
         buffer: Buffer,
         op: Op,
     ) -> Result<(), Refused> {
+        let mut core = self.core();
+        if core.send_at_once(to, message, &buffer, &op) {
+            return Ok(());
+        }
         let what = Outgoing::Message {
             tagged: message.tag.is_some(),
             tag: message.tag.unwrap_or_default(),
@@ -136,7 +140,7 @@ impl Endpoint {
             load: load(buffer, message.inject),
             op,
         };
-        self.core().submit(to, what)
+        core.submit(to, what)
     }
 
     /// Receives a message; with `least` several, one behind the other, until fewer bytes are left.

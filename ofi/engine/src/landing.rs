@@ -1,5 +1,6 @@
 //! Where the messages of others land, and where own short ones are sent from.
 
+use crate::frames::HEAD;
 use crate::memory::Buffer;
 use crate::wire::{ENVELOPE, Said};
 use portals_shim::{
@@ -70,6 +71,19 @@ enum Bytes {
     /// In the buffer of this number, from there on.
     Landed(usize, usize),
     Copied(Vec<u8>),
+    /// Behind the head of a frame.
+    Framed(Vec<u8>),
+}
+
+impl Bytes {
+    /// Those that are in no buffer.
+    fn here(&self) -> &[u8] {
+        match self {
+            Self::Landed(..) => &[],
+            Self::Copied(bytes) => bytes,
+            Self::Framed(frame) => frame.get(HEAD..).unwrap_or_default(),
+        }
+    }
 }
 
 impl Landed {
@@ -81,6 +95,29 @@ impl Landed {
             bits: event.match_bits,
             len: event.mlength,
             bytes: Bytes::Landed(buffer, event.offset as usize),
+        }
+    }
+}
+
+impl Landed {
+    /// A message that came as this frame.
+    #[inline]
+    pub(crate) const fn framed(said: Said, from: ProcessId, bits: u64, frame: Vec<u8>) -> Self {
+        Self {
+            said,
+            from,
+            bits,
+            len: frame.len().saturating_sub(HEAD) as u64,
+            bytes: Bytes::Framed(frame),
+        }
+    }
+
+    /// The frame that it came as.
+    #[inline]
+    pub(crate) fn into_frame(self) -> Vec<u8> {
+        match self.bytes {
+            Bytes::Landed(..) | Bytes::Copied(_) => Vec::new(),
+            Bytes::Framed(frame) => frame,
         }
     }
 }
@@ -152,7 +189,8 @@ impl Landing {
                 let buffer = self.buffers.get(*at);
                 buffer.is_some_and(|region| region.read(*offset, to).is_ok())
             }
-            Bytes::Copied(bytes) => bytes
+            bytes => bytes
+                .here()
                 .get(..to.len())
                 .map(|bytes| to.copy_from_slice(bytes))
                 .is_some(),
@@ -162,7 +200,7 @@ impl Landing {
     /// Copies a message into memory, as far as that goes.
     pub(crate) fn store(&self, message: &Landed, place: &Buffer) {
         match &message.bytes {
-            Bytes::Copied(bytes) => place.store_bytes(bytes),
+            Bytes::Copied(_) | Bytes::Framed(_) => place.store_bytes(message.bytes.here()),
             Bytes::Landed(at, offset) => {
                 let stored = self
                     .buffers
@@ -176,9 +214,22 @@ impl Landing {
     }
 
     /// Takes the bytes of a message out of its buffer, which will be used again before the message is handled.
-    pub(crate) fn take_out(&self, mut message: Landed) -> Landed {
-        let bytes = Bytes::Copied(self.bytes(&mut message));
-        Landed { bytes, ..message }
+    pub(crate) fn take_out(&self, message: &mut Landed) -> Landed {
+        let bytes = self.bytes(message);
+        let Landed {
+            said,
+            from,
+            bits,
+            len,
+            ..
+        } = *message;
+        Landed {
+            said,
+            from,
+            bits,
+            len,
+            bytes: Bytes::Copied(bytes),
+        }
     }
 }
 

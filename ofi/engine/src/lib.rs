@@ -1,6 +1,7 @@
 //! Messages with tags, multi-receives and remote memory over Portals, by the rules of libfabric: the engine of the provider.
 //!
 //! ```text
+//!   send, up to 2 KiB ──► a frame, where the two share memory ──copied──► the receive, or kept
 //!   send, up to 4 KiB ──► a slot ──put──► landing buffer of the peer ──copied──► the receive, or kept
 //!   send, longer ──► exposed; an envelope is put ··············──► the receive gets it, without a copy
 //!   write, read ──► put with ack, get, of memory that its owner has registered under a key
@@ -14,6 +15,7 @@
 //! | `peers.rs`, `queue.rs` | how much a peer may be sent, and what waits for that |
 //! | `order.rs` | which of a peer's messages is handled next |
 //! | `landing.rs` | where messages land, and where short ones are sent from |
+//! | `frames.rs` | short messages past Portals, between endpoints that share memory |
 //! | `matching.rs` | which receive takes which message |
 //! | `remote.rs`, `atomic.rs`, `accesses.rs` | remote memory; atomic operations on it; counts of what peers do with it |
 //! | `wire.rs` | what a message's header says |
@@ -39,6 +41,7 @@ pub mod atomic;
 pub mod completion;
 mod core;
 mod endpoint;
+mod frames;
 mod landing;
 mod matching;
 pub mod memory;

@@ -5,7 +5,7 @@
 )]
 //! Memory that a program lends for an operation.
 
-use portals_shim::{MdMemory, Memory, RawMemory, Region, RegionError, Segment};
+use portals_shim::{FRAME, MdMemory, Memory, RawMemory, Region, RegionError, Segment};
 use smallvec::SmallVec;
 
 /// The most pieces of one buffer; Portals descriptors take as many.
@@ -58,6 +58,13 @@ impl Buffer {
         };
         // SAFETY: tests keep their regions until the operation has ended, and look at them afterwards.
         unsafe { Self::of_piece(piece) }
+    }
+
+    /// The same of several pieces, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_segments(pieces: &[Segment]) -> Self {
+        // SAFETY: as in `of_region`.
+        unsafe { Self::new(pieces.iter().copied()) }.unwrap_or_default()
     }
 
     /// Bytes.
@@ -164,7 +171,19 @@ impl Buffer {
     }
 
     /// Copies bytes into the buffer, as far as it goes.
+    #[inline]
     pub fn store_bytes(&self, bytes: &[u8]) {
+        if let [piece] = self.pieces[..] {
+            let len = (piece.len as usize).min(bytes.len());
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(piece.addr as usize);
+            // SAFETY: as in `store`; it is as long as the piece at most.
+            let to = unsafe { std::slice::from_raw_parts_mut(to, len) };
+            return to.copy_from_slice(&bytes[..len]);
+        }
+        self.store_in_pieces(bytes);
+    }
+
+    fn store_in_pieces(&self, bytes: &[u8]) {
         let mut rest = bytes;
         for piece in self.part(0, bytes.len() as u64) {
             let to = std::ptr::with_exposed_provenance_mut::<u8>(piece.addr as usize);
@@ -203,6 +222,24 @@ impl Buffer {
             let (now, later) = rest.split_at_mut(len);
             now.copy_from_slice(&from[..len]);
             rest = later;
+        }
+    }
+
+    /// Shows the bytes, which are copied for that if they are in several pieces.
+    #[inline]
+    pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
+        match self.pieces[..] {
+            [] => look(&[]),
+            [piece] => {
+                let from = std::ptr::with_exposed_provenance::<u8>(piece.addr as usize);
+                // SAFETY: as in `load`.
+                look(unsafe { std::slice::from_raw_parts(from, piece.len as usize) })
+            }
+            _ => {
+                let mut all: SmallVec<[u8; FRAME]> = SmallVec::from_elem(0, self.len as usize);
+                self.copy_to(&mut all);
+                look(&all)
+            }
         }
     }
 

@@ -10,7 +10,8 @@ use crate::matching::Body;
 use crate::memory::Buffer;
 use crate::order::Order;
 use crate::queue::Queue;
-use portals_shim::ProcessId;
+use crate::wire::{Kind, Said};
+use portals_shim::{Link, ProcessId};
 use std::collections::HashMap;
 
 /// What is kept of a peer's messages that nobody has asked for.
@@ -77,6 +78,15 @@ impl Load {
         match self {
             Self::Injected(buffer) => Self::Copied(buffer.bytes()),
             other => other,
+        }
+    }
+
+    /// Shows the bytes.
+    #[inline]
+    pub(crate) fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Self::Lent(buffer) | Self::Injected(buffer) => buffer.with_bytes(look),
+            Self::Copied(bytes) => look(bytes),
         }
     }
 
@@ -210,6 +220,8 @@ pub(crate) struct Peer {
     pub(crate) backlog: Backlog,
     pub(crate) order: Order<Landed>,
     pub(crate) queue: Queue,
+    /// Where frames go, and come from, if it shares memory with this process.
+    pub(crate) link: Option<Box<Link>>,
     /// How often it has left the protocol.
     pub(crate) departures: u32,
 }
@@ -219,6 +231,32 @@ impl Peer {
     pub(crate) fn grant(&mut self) -> u32 {
         self.owed = 0;
         self.window
+    }
+
+    /// What a message of this kind says, if it is the next one.
+    #[inline]
+    pub(crate) fn say(&self, kind: Kind, data: Option<u32>) -> Said {
+        Said {
+            kind,
+            data,
+            credits: self.owed.min(255) as u8,
+            envelopes: self.told,
+            number: self.order.next(),
+        }
+    }
+
+    /// The message that says so has been sent.
+    #[inline]
+    pub(crate) fn said(&mut self, said: Said) {
+        self.order.sent();
+        self.owed -= u32::from(said.credits).min(self.owed);
+        self.credits = self.credits.saturating_sub(1);
+    }
+
+    /// Whether a message may leave now, and nothing waits before it.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        self.state == Acquaintance::Open && self.credits > 0 && self.queue.len() == (0, 0)
     }
 
     /// Whether the next message may leave.
@@ -244,6 +282,11 @@ pub(crate) struct Peers {
 impl Peers {
     pub(crate) fn get(&mut self, at: usize) -> &mut Peer {
         &mut self.all[at]
+    }
+
+    #[inline]
+    pub(crate) fn link(&self, at: usize) -> Option<&Link> {
+        self.all.get(at)?.link.as_deref()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -281,6 +324,7 @@ impl Peers {
             backlog: Backlog::default(),
             order: Order::default(),
             queue: Queue::default(),
+            link: None,
             departures: 0,
         });
         self.index.insert(id, at);

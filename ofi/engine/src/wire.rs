@@ -106,6 +106,9 @@ impl Said {
     }
 }
 
+/// Data of a hello, or of its answer: the sender looks for [frames](crate::frames).
+pub(crate) const TAKES_FRAMES: u32 = 1;
+
 /// Bytes of an envelope.
 pub(crate) const ENVELOPE: usize = 16;
 

@@ -2,6 +2,7 @@
 
 mod accesses;
 mod bounds;
+mod frames;
 mod losses;
 mod waits;
 

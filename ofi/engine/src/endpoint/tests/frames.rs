@@ -1,0 +1,126 @@
+//! Short messages between endpoints that share memory go past Portals.
+
+use super::*;
+use portals_shim::Lane;
+
+/// Two sides that look for each other's frames; none where they share no memory.
+fn linked() -> Option<[Side; 2]> {
+    let [a, b] = pair();
+    let region = filled(8, 1);
+    for (from, to, peer) in [(&a, &b, 1), (&b, &a, 0)] {
+        to.receive(exactly(None, 0), &region, 8, 0);
+        from.send(peer, 0, &region, 8);
+        next(&[to, from]).unwrap();
+        next(&[from, to]).unwrap();
+    }
+    let has_link = |side: &Side, id| {
+        let mut core = side.endpoint.core();
+        let at = core.peers.number(id);
+        core.peers.link(at).is_some()
+    };
+    let both = has_link(&a, a.peers[1]) && has_link(&b, b.peers[0]);
+    if !both {
+        let shared = std::env::var_os("PORTOLAN_TEST_DEVICE").is_none()
+            && std::env::var_os("PORTOLAN_SIMULATION").is_none();
+        assert!(!shared, "endpoints that share memory have no frames");
+        println!("skipped: these endpoints share no memory");
+    }
+    both.then_some([a, b])
+}
+
+/// Messages that went by the library of Portals.
+fn by_portals(side: &Side) -> u64 {
+    let paths = side.endpoint.core().ni.paths().unwrap();
+    paths.by_memory
+}
+
+fn send_short(a: &Side, b: &Side, tag: u64, len: usize) {
+    let (from, to) = (filled(len, 4), Region::new(len).unwrap());
+    b.receive(exactly(None, tag), &to, len, 1);
+    a.send(1, tag, &from, len);
+    assert_eq!(next(&[b, a]).unwrap().0.len, len);
+    next(&[a, b]).unwrap();
+    has(&to, len, 4);
+}
+
+#[test]
+fn short_messages_and_their_credits_make_no_message_of_portals() {
+    let Some([a, b]) = linked() else { return };
+    let before = [by_portals(&a), by_portals(&b)];
+    for tag in 1..300 {
+        send_short(&a, &b, tag, 8 * (1 + tag as usize % 250));
+    }
+    assert_eq!([by_portals(&a), by_portals(&b)], before);
+    send_short(&a, &b, 1, 3000);
+    assert_eq!(
+        by_portals(&a),
+        before[0] + 1,
+        "a message longer than a frame"
+    );
+}
+
+#[test]
+fn a_message_of_several_pieces_is_one_frame() {
+    let Some([a, b]) = linked() else { return };
+    let before = by_portals(&a);
+    let (from, to) = (filled(100, 2), Region::new(100).unwrap());
+    let segment = |at: u64, len| portals_shim::Segment {
+        addr: from.addr() + at,
+        len,
+    };
+    let pieces = Buffer::of_segments(&[segment(0, 33), segment(33, 1), segment(34, 66)]);
+    b.receive(exactly(None, 1), &to, 100, 1);
+    let op = a.op(1000, flags::SEND | flags::TAGGED);
+    a.endpoint.send(a.peers[1], tagged(1), pieces, op).unwrap();
+    assert_eq!(next(&[&b, &a]).unwrap().0.len, 100);
+    has(&to, 100, 2);
+    assert_eq!(by_portals(&a), before);
+}
+
+#[test]
+fn what_a_peer_has_sent_before_it_is_given_up_is_received() {
+    let Some([a, b]) = linked() else { return };
+    let from = filled(8, 1);
+    for tag in 1..=10 {
+        a.send(1, tag, &from, 8);
+    }
+    b.endpoint.core().gone(b.peers[0]);
+    let to = Region::new(8).unwrap();
+    for tag in 1..=10 {
+        b.receive(exactly(None, tag), &to, 8, 1);
+        let (entry, _) = b.poll().expect("it was not handled").unwrap();
+        assert_eq!(entry.tag, tag);
+    }
+}
+
+#[test]
+fn frames_that_no_engine_sends_are_passed_over() {
+    let Some([a, b]) = linked() else { return };
+    {
+        let mut core = a.endpoint.core();
+        let at = core.peers.number(a.peers[1]);
+        let link = core.peers.link(at).unwrap();
+        for nonsense in [&[][..], &[0xff; 15], &[0xff; 16], &[0; 40], &[0x10; 2048]] {
+            assert!(link.try_send(Lane::Requests, 7, nonsense, &[]));
+        }
+    }
+    for tag in 1..100 {
+        send_short(&a, &b, tag, 8);
+    }
+}
+
+#[test]
+fn a_frame_ends_the_wait_of_a_side_that_looks_at_portals() {
+    let Some([a, b]) = linked() else { return };
+    let (from, to) = (filled(8, 1), Region::new(8).unwrap());
+    for tag in 1..200 {
+        b.receive(exactly(None, tag), &to, 8, 1);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| b.endpoint.progress(LIMIT));
+            a.send(1, tag, &from, 8);
+            assert!(waits.join().unwrap(), "it has waited in vain");
+        });
+        assert_eq!(b.poll().unwrap().unwrap().0.tag, tag);
+        next(&[&a]).unwrap();
+    }
+}
