@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+mod speed;
+
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Folder of an MPI, with bin/mpicc and bin/mpiexec; several times for several
@@ -32,6 +34,9 @@ pub(crate) struct Options {
     /// Jobs on each fabric of which a rank is killed in the middle
     #[arg(long, default_value_t = 0)]
     kills: u32,
+    /// Runs of each size, by turns with libfabric's own provider `shm`, of which the times are compared
+    #[arg(long, value_name = "RUNS", default_value_t = 0)]
+    speed: u32,
     /// Over verbs too, in a guest
     #[arg(long)]
     verbs: bool,
@@ -297,6 +302,7 @@ pub(crate) fn test() -> Result<()> {
         ranks: vec![2],
         only: None,
         kills: 0,
+        speed: 0,
         verbs: false,
         built: None,
     })
@@ -319,11 +325,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .is_none_or(|word| name.contains(word))
     };
     let kills = (options.kills > 0).then_some("endless");
-    let mut names = PROGRAMS.iter().map(|(name, _)| *name).chain(kills);
+    let speed = (options.speed > 0).then_some("speed");
+    let mut names = PROGRAMS
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(kills)
+        .chain(speed);
     if !names.any(wanted) {
         bail!("no program has {:?} in its name", options.only);
     }
-    let mut wrong = 0;
+    let (mut wrong, mut timed) = (0, Vec::new());
     println!("| MPI | program | ranks | {} |", options.fabric.join(" | "));
     println!("|---|---|---|{}", "---|".repeat(options.fabric.len()));
     for (number, folder) in options.mpi.iter().enumerate() {
@@ -363,6 +374,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 cells.join(" | ")
             );
         }
+        if options.speed > 0 && wanted("speed") {
+            timed.push((mpi, to));
+        }
+    }
+    for (mpi, to) in &timed {
+        speed::table(mpi, &built, to, options.speed)?;
     }
     if options.verbs {
         in_guest(options, &folder)?;
