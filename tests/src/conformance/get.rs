@@ -551,14 +551,15 @@ fn taken_back(r: &Rank) {
         let me = me.expect("an entry");
         let mut spec = md(front.memory(), NONE);
         quiet(&mut spec);
-        r.ni.md_attach(me, spec, Unlink::Retain)
-            .expect("a descriptor");
+        let md = r.ni.md_attach(me, spec, Unlink::Retain);
         loop {
             match r.ni.me_unlink(me) {
                 Ok(()) => break,
                 Err(error) => assert_eq!(error, Error::MeInUse),
             }
         }
+        r.ni.md_unlink(md.expect("a descriptor"))
+            .expect("not in use");
     }
     r.barrier();
 }
