@@ -438,7 +438,8 @@ fn max_size(r: &Rank) {
     if r.is_target() {
         let t = r.target(100, |d| {
             d.options = PUT | REMOTE | MdOptions::MAX_SIZE;
-            d.max_size = 90;
+            // More than there is.
+            d.max_size = 101;
             d.eq = None;
         });
         r.barrier();

@@ -24,7 +24,7 @@ pub(super) const CASES: &[Case] = &[
     .not_served(COUNTS),
     case(
         "a threshold of nothing is inactive",
-        "64, 65, 66, rule 45",
+        "64, 65, 66, rules 44, 45",
         zero,
     )
     .not_served(COUNTS),
@@ -151,7 +151,10 @@ fn revive(r: &Rank) {
 }
 
 fn zero(r: &Rank) {
-    for threshold in [0, -2] {
+    if !r.is_target() {
+        nothing_begins(r);
+    }
+    for threshold in [0, -2, i32::MIN] {
         if !r.is_target() {
             for _ in 0..4 {
                 r.barrier();
@@ -176,6 +179,7 @@ fn zero(r: &Rank) {
             r.barrier();
         };
         knocked();
+        assert_eq!(r.ni.md_query(t.md).expect("alive").threshold, 0);
         update(5);
         knocked();
         update(threshold);
@@ -186,6 +190,18 @@ fn zero(r: &Rank) {
         r.take(t.eq, &[PutStart, PutEnd, PutStart, PutEnd, UNLINKED]);
         r.ni.me_unlink(t.me).expect("not in use");
     }
+}
+
+/// An operation on an inactive descriptor is refused.
+fn nothing_begins(r: &Rank) {
+    let (rests, live) = (r.source(8, |d| d.threshold = 0), r.source(8, |_| ()));
+    let refused = Err(Error::MdInvalid);
+    assert_eq!(r.ni.put(rests.md, Ack, r.to(), 0), refused);
+    assert_eq!(r.ni.get(rests.md, r.to()), refused);
+    for (get, put) in [(rests.md, live.md), (live.md, rests.md)] {
+        assert_eq!(r.ni.get_put(get, put, r.to(), 0), refused);
+    }
+    r.none(live.eq);
 }
 
 fn infinite(r: &Rank) {
@@ -233,6 +249,7 @@ fn max_size(r: &Rank) {
     let kept = r.target_with(100, Unlink::Retain, sized(size));
     r.barrier();
     r.take(first.eq, &[PutStart, PutEnd, UNLINKED]);
+    assert_eq!(first.buf.read()[..60], Buf::pattern(60, 0));
     let put = [PutStart, PutEnd];
     r.take(second.eq, &put);
     // 51 bytes do not fit the second; the option is not set in the third.
@@ -270,38 +287,70 @@ fn last(r: &Rank) {
 }
 
 fn entries(r: &Rank) {
-    if !r.is_target() {
-        for _ in 0..2 {
-            r.barrier();
+    let knocked = || {
+        r.barrier();
+        if !r.is_target() {
             r.knock(r.to(), 0);
-            r.barrier();
         }
-        return;
-    }
-    for unlink in [Unlink::Unlink, Unlink::Retain] {
+        r.barrier();
+    };
+    let kinds = [PutStart, PutEnd, UNLINKED];
+    for (unlink, explicit) in [
+        (Unlink::Unlink, false),
+        (Unlink::Unlink, true),
+        (Unlink::Retain, false),
+        (Unlink::Retain, true),
+    ] {
+        if !r.is_target() {
+            knocked();
+            knocked();
+            knocked();
+            continue;
+        }
+        let before = r.drops();
         let spec = MeSpec {
             unlink,
             ..entry(BITS)
         };
         let me = r.ni.me_attach(PORTAL, spec, After).expect("an entry");
+        // One that had no descriptor yet stays.
+        knocked();
+        assert_eq!(r.drops(), before + 1);
         let t = r.give(me, 8, Unlink::Unlink, |d| d.threshold = 1);
-        r.barrier();
-        r.take(t.eq, &[PutStart, PutEnd, UNLINKED]);
-        let again = r.ni.md_attach(me, md(t.buf.memory(), PUT), Unlink::Unlink);
+        if explicit {
+            r.ni.md_unlink(t.md).expect("not in use");
+            // An explicit unlink is silent.
+            r.none(t.eq);
+        } else {
+            knocked();
+            r.take(t.eq, &kinds);
+        }
+        let again = MdSpec {
+            threshold: 1,
+            eq: Some(t.eq),
+            ..md(t.buf.memory(), PUT)
+        };
+        let again = r.ni.md_attach(me, again, Unlink::Unlink);
+        if explicit {
+            knocked();
+        }
+        knocked();
         match unlink {
             Unlink::Unlink => {
                 assert_eq!(again, Err(Error::MeInvalid));
                 assert_eq!(r.ni.me_unlink(me), Err(Error::MeInvalid));
+                for position in [Before, After] {
+                    let beside = r.ni.me_insert(me, entry(BITS), position);
+                    assert_eq!(beside, Err(Error::MeInvalid));
+                }
+                r.none(t.eq);
             }
             Unlink::Retain => {
-                // An explicit unlink is silent and takes this entry not along.
-                r.ni.md_unlink(again.expect("the entry stayed"))
-                    .expect("not in use");
-                r.none(t.eq);
+                again.expect("the entry stayed");
+                r.take(t.eq, &kinds);
                 r.ni.me_unlink(me).expect("not in use");
             }
         }
-        r.barrier();
     }
 }
 
@@ -319,6 +368,7 @@ fn silent(r: &Rank) {
     let e = r.take(t.eq, &[UNLINKED])[0];
     assert_eq!((e.link, e.md.threshold), (e.sequence, 0));
     assert_eq!((e.initiator, e.md_handle), (r.peer(), t.md));
+    r.none(t.eq);
 }
 
 /// A message spends the descriptor while the program takes it away: one of them does it.
@@ -391,6 +441,8 @@ fn told(r: &Rank) {
         }
         let e = r.take(t.eq, &[UNLINKED])[0];
         assert_eq!((e.initiator, e.md_handle), (r.ni.id(), t.md));
+        assert_eq!(e.link, e.sequence);
+        r.none(t.eq);
         assert_eq!(r.ni.md_query(t.md), Err(Error::MdInvalid));
         assert_eq!(r.ni.eq_free(t.eq), Ok(()));
     }
