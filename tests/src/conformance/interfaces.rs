@@ -5,7 +5,7 @@ use super::rank::*;
 use portals_shim::core::NiConfig;
 use portals_shim::fabric;
 use portals_shim::place::Placement;
-use portals_shim::{Error, Interface, Limits, MdSpec, Target, Unlink, Wait};
+use portals_shim::{EqHandle, Error, Interface, Limits, MdHandle, MdSpec, Target, Unlink, Wait};
 
 pub(super) const CASES: &[Case] = &[
     case("interfaces of one process do not mix", "7, 8", mixed).not_served(LOCAL),
@@ -55,12 +55,20 @@ fn mixed(r: &Rank) {
         assert_eq!(ni.eq_get(strange), Err(Error::EqInvalid));
         assert_eq!(ni.eq_free(strange), Err(Error::EqInvalid));
     }
+    let none = named(EqHandle::from_raw(u32::MAX));
+    let bound = r.ni.md_bind(none, Unlink::Retain);
+    assert_eq!(bound, Err(Error::EqInvalid), "none of any interface");
     let polled = r.ni.eq_poll(&[here.eq, eq], Wait::Forever);
     let refused = polled.expect_err("a queue of another interface");
     assert_eq!((refused.error, refused.which), (Error::EqInvalid, 1));
     for (get, put) in [(here.md, without), (without, here.md)] {
         let swapped = r.ni.get_put(get, put, r.to(), 0);
         assert_eq!(swapped, Err(Error::MdIllegal));
+    }
+    let none = MdHandle::from_raw(u32::MAX);
+    for (get, put) in [(here.md, none), (none, here.md)] {
+        let swapped = r.ni.get_put(get, put, r.to(), 0);
+        assert_eq!(swapped, Err(Error::MdInvalid));
     }
     assert_eq!(r.ni.md_unlink(without), Err(Error::MdInvalid));
     assert_ne!(r.ni.handle(), other.handle());
@@ -114,6 +122,19 @@ fn limits(_: &Rank) {
     assert_eq!(swap(9), Err(Error::MdIllegal));
     assert_eq!(swap(8), Ok(()));
     ni.close().expect("the interface closes");
+    // A wish raises none.
+    let greedy = second(Limits {
+        max_mes: i32::MAX,
+        max_mds: i32::MAX,
+        max_eqs: i32::MAX,
+        max_ac_index: i32::MAX,
+        max_pt_index: i32::MAX,
+        max_md_iovecs: i32::MAX,
+        max_me_list: i32::MAX,
+        max_getput_md: i32::MAX,
+    });
+    assert_eq!(greedy.limits(), Limits::LIBRARY);
+    greedy.close().expect("the interface closes");
 }
 
 fn same_pid(r: &Rank) {

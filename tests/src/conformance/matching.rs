@@ -26,11 +26,11 @@ pub(super) const CASES: &[Case] = &[
 
 fn order(r: &Rank) {
     if !r.is_target() {
-        for _ in 0..5 {
+        for _ in 0..6 {
             r.barrier();
             r.knock(r.to(), 0);
         }
-        return;
+        return r.barrier();
     }
     let eq = r.eq(16);
     let a = r.listener(eq, Err((PORTAL, After)), entry(BITS), 0xa);
@@ -43,6 +43,10 @@ fn order(r: &Rank) {
         assert_eq!(r.take(eq, &[PutEnd])[0].md.user_ptr, name);
         r.ni.me_unlink(me).expect("not in use");
     }
+    r.barrier();
+    r.barrier();
+    r.none(eq);
+    assert_eq!(r.drops(), 1);
 }
 
 fn match_id(r: &Rank) {
@@ -179,8 +183,10 @@ fn limits(r: &Rank) {
         }
     };
     assert_eq!(full, Error::PtFull);
-    // The cases' portal and the barrier's are taken.
-    assert_eq!(any.len() as u32, last - 1);
+    // The lowest first; the cases' portal and the barrier's are taken.
+    let portals: Vec<u32> = any.iter().map(|(pt_index, _)| *pt_index).collect();
+    let free = |pt_index: &u32| ![PORTAL, BARRIER_PORTAL].contains(pt_index);
+    assert_eq!(portals, (0..=last).filter(free).collect::<Vec<_>>());
     let (pt_index, me) = any[9];
     ni.me_unlink(me).expect("not in use");
     assert_eq!(ni.me_attach_any(entry(0)).expect("one is free").0, pt_index);
@@ -188,11 +194,18 @@ fn limits(r: &Rank) {
     assert_eq!(ni.me_unlink(me), Err(Error::MeInvalid));
     // An entry frees an UNLINK descriptor and leaves a RETAIN one.
     ni.me_unlink(t.me).expect("not in use");
+    r.barrier();
+    r.knock(r.to(), 0);
+    r.barrier();
+    assert_eq!(r.drops(), 1);
     assert!(ni.md_query(t.md).is_ok());
     ni.md_unlink(t.md).expect("not in use");
+    assert_eq!(ni.md_unlink(t.md), Err(Error::MdInvalid));
+    r.none(t.eq);
     let u = r.target_with(8, Unlink::Unlink, |_| ());
     ni.me_unlink(u.me).expect("not in use");
     assert_eq!(ni.md_query(u.md), Err(Error::MdInvalid));
+    r.none(u.eq);
 }
 
 /// Entries come and go in front of one that takes the rest, while messages arrive.

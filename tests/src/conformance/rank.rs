@@ -39,7 +39,7 @@ const GUARD: usize = 64;
 
 /// The portal that cases use, and the one that the barrier does.
 pub(super) const PORTAL: u32 = 4;
-const BARRIER_PORTAL: u32 = 62;
+pub(super) const BARRIER_PORTAL: u32 = 62;
 const PROBE_PORTAL: u32 = 61;
 /// The bits that targets match unless a case says otherwise.
 pub(super) const BITS: u64 = 0x1122_3344_5566_7788;
