@@ -129,6 +129,7 @@ fn fields(r: &Rank) {
     let ack = e[2];
     assert_eq!(ack.initiator, r.peer());
     assert_eq!((ack.rlength, ack.mlength, ack.offset), (40, 40, 16));
+    assert_eq!(ack.hdr_data, 0);
 }
 
 fn local_offset(r: &Rank) {
@@ -455,8 +456,11 @@ fn own(r: &Rank) {
     let me =
         r.ni.me_attach(PORTAL, entry(BITS), After)
             .expect("an entry");
-    let mut spec = md(buf.memory(), PUT | GET);
-    spec.eq = Some(eq);
+    let spec = MdSpec {
+        eq: Some(eq),
+        threshold: 9,
+        ..md(buf.memory(), PUT | GET)
+    };
     let both =
         r.ni.md_attach(me, spec, Unlink::Retain)
             .expect("a descriptor");
@@ -464,6 +468,9 @@ fn own(r: &Rank) {
     r.ni.put(both, Ack, to, 5).expect("the put starts");
     let e = r.take(eq, &[SendStart, SendEnd, PutStart, PutEnd, ACKED]);
     assert!(e.iter().all(|e| e.initiator == r.ni.id()));
+    // Source, target and ack cost one each.
+    let left: Vec<_> = e.iter().map(|e| e.md.threshold).collect();
+    assert_eq!(left, [8, 8, 7, 7, 6]);
     assert_eq!(e[3].hdr_data, 5);
     r.ni.put(both, NoAck, to, 5).expect("the put starts");
     // The descriptor is full now.

@@ -100,9 +100,12 @@ fn every_size(r: &Rank, loud: bool) {
                     .expect("an entry");
             r.ni.md_attach(me, spec, Unlink::Unlink)
                 .expect("a descriptor");
+            let received = || r.ni.status().expect("a status").recv_length;
+            let before = received();
             r.barrier();
             if loud {
                 r.take(eq, &[PutStart, PutEnd]);
+                assert_eq!(received(), before + len as u64);
             }
             r.barrier();
             assert!(buf.read() == Buf::pattern(len, seed), "{len} bytes differ");
