@@ -2,7 +2,7 @@
 
 use super::case::{Case, LOCAL, case};
 use super::rank::*;
-use portals_shim::{Error, MdOptions, MdSpec, NiFail, Target, Unlink, Wait};
+use portals_shim::{Error, MdMemory, MdOptions, MdSpec, NiFail, Target, Unlink, Wait};
 
 pub(super) const CASES: &[Case] = &[
     case("freed handles stay invalid", "13", freed).not_served(LOCAL),
@@ -41,11 +41,23 @@ fn freed(r: &Rank) {
         ni.me_unlink(n.me).expect("not in use");
         ni.eq_free(n.eq).expect("not in use");
     }
+    // Others are in the places of the freed.
+    for _ in 0..600 {
+        ni.me_attach(PORTAL, entry(0), After).expect("an entry");
+        let spec = md(MdMemory::Empty, NONE);
+        ni.md_bind(spec, Unlink::Retain).expect("a descriptor");
+        ni.eq_alloc(1).expect("a queue");
+    }
     let spec = md(t.buf.memory(), NONE);
     assert_eq!(ni.me_unlink(t.me), Err(Error::MeInvalid));
     assert_eq!(ni.me_insert(t.me, entry(0), After), Err(Error::MeInvalid));
     assert_eq!(
         ni.md_attach(t.me, spec.clone(), Unlink::Retain),
+        Err(Error::MeInvalid)
+    );
+    let (at, spare) = (entry(0), spec.clone());
+    assert_eq!(
+        ni.me_md_post(t.me, at, After, spare, Unlink::Retain, None),
         Err(Error::MeInvalid)
     );
     assert_eq!(ni.md_unlink(t.md), Err(Error::MdInvalid));
@@ -56,12 +68,21 @@ fn freed(r: &Rank) {
     );
     assert_eq!(ni.put(t.md, Ack, r.to(), 0), Err(Error::MdInvalid));
     assert_eq!(ni.get(t.md, r.to()), Err(Error::MdInvalid));
-    assert_eq!(ni.get_put(t.md, t.md, r.to(), 0), Err(Error::MdInvalid));
+    let live = ni
+        .md_bind(spec.clone(), Unlink::Retain)
+        .expect("a descriptor");
+    for (get, put) in [(t.md, t.md), (t.md, live), (live, t.md)] {
+        assert_eq!(ni.get_put(get, put, r.to(), 0), Err(Error::MdInvalid));
+    }
     let dead = MdSpec {
         eq: Some(t.eq),
         ..spec
     };
-    assert_eq!(ni.md_bind(dead, Unlink::Retain), Err(Error::EqInvalid));
+    assert_eq!(
+        ni.md_bind(dead.clone(), Unlink::Retain),
+        Err(Error::EqInvalid)
+    );
+    assert_eq!(ni.md_update(live, dead, None), Err(Error::EqInvalid));
     assert_eq!(ni.eq_get(t.eq), Err(Error::EqInvalid));
     assert_eq!(ni.eq_peek(t.eq), Err(Error::EqInvalid));
     assert_eq!(ni.eq_free(t.eq), Err(Error::EqInvalid));
