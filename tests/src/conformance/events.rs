@@ -56,6 +56,7 @@ fn disabled(r: &Rank) {
                 (PutStart, PutEnd),
                 (GetStart, GetEnd),
                 (GetPutStart, GetPutEnd),
+                (GetPutStart, GetPutEnd),
             ] {
                 r.take(t.eq, &seen(starts, ends, &[]));
                 r.barrier();
@@ -84,6 +85,13 @@ fn disabled(r: &Rank) {
             r.barrier();
             r.none(s.eq);
             r.barrier();
+            r.ni.get_put(s.md, d.md, r.to(), 0)
+                .expect("the getput starts");
+            r.take(d.eq, &[SendStart, SendEnd]);
+            r.take(s.eq, &seen(ReplyStart, ReplyEnd, &[]));
+            r.barrier();
+            r.barrier();
+            r.none(s.eq);
         }
         r.barrier();
     }
@@ -190,8 +198,12 @@ fn overflow(r: &Rank) {
         return;
     }
     let eq = narrow(r, 4);
+    let received = || r.ni.status().expect("a status").recv_count;
+    let before = received();
     r.barrier();
     r.barrier();
+    // Every message, and one of each barrier.
+    assert_eq!(received(), before + 6 + 2);
     let mut seen = Vec::new();
     while let Some(p) = r.ni.eq_get(eq).expect("a queue") {
         seen.push((p.event.hdr_data, p.dropped));
@@ -215,6 +227,8 @@ fn capacity(r: &Rank) {
             r.barrier();
             let first = r.ni.eq_peek(eq).expect("a queue").expect("an event");
             assert_eq!(first.event.hdr_data, 0);
+            // A look leaves it.
+            assert_eq!(r.ni.eq_peek(eq), Ok(Some(first)));
             for i in 0..count.max(1) {
                 assert_eq!(r.take(eq, &[PutEnd])[0].hdr_data, i);
             }
@@ -228,6 +242,9 @@ fn capacity(r: &Rank) {
             r.barrier();
         }
         r.barrier();
+    }
+    for count in [1 << 32, u64::MAX] {
+        assert_eq!(r.ni.eq_alloc(count), Err(Error::NoSpace));
     }
 }
 
@@ -285,17 +302,27 @@ fn wakes(r: &Rank) {
     }
     r.barrier();
     r.barrier();
-    for which in 0..3 {
-        let e = r.ni.eq_poll(&eqs, Wait::No).expect("queues");
-        assert_eq!(e.expect("an event").which, which);
-    }
     let bad = EqHandle::from_raw(u32::MAX);
+    let freed = r.eq(4);
+    r.ni.eq_free(freed).expect("not in use");
     let refused = |which| {
         Err(PollError {
             error: Error::EqInvalid,
             which,
         })
     };
+    // Whichever queue has an event, and no event goes.
+    for (list, which) in [
+        ([eqs[0], eqs[0], freed], 2),
+        ([eqs[0], freed, freed], 1),
+        ([freed, eqs[0], eqs[0]], 0),
+    ] {
+        assert_eq!(r.ni.eq_poll(&list, Wait::Forever), refused(which));
+    }
+    for which in 0..3 {
+        let e = r.ni.eq_poll(&eqs, Wait::No).expect("queues");
+        assert_eq!(e.expect("an event").which, which);
+    }
     assert_eq!(r.ni.eq_poll(&[eqs[0], bad], Wait::Forever), refused(1));
     assert_eq!(r.ni.eq_poll(&[], Wait::No), refused(0));
 }
@@ -316,8 +343,8 @@ fn snapshot(r: &Rank) {
     });
     r.barrier();
     let e = r.take(t.eq, &[PutStart, PutEnd, PutStart, PutEnd]);
-    let left: Vec<_> = [e[0], e[2]].iter().map(|e| e.md.threshold).collect();
-    assert_eq!(left, [2, 1]);
+    let left: Vec<_> = e.iter().map(|e| e.md.threshold).collect();
+    assert_eq!(left, [2, 2, 1, 1]);
     for e in &e {
         let at = t.buf.segment();
         assert_eq!((e.md.start, e.md.length), (at.addr, at.len));
