@@ -2,7 +2,7 @@
 
 use super::case::{COUNTS, Case, LOCAL, case};
 use super::rank::*;
-use portals_shim::{EqHandle, Error, MdSpec, NiFail, Unlink};
+use portals_shim::{EqHandle, Error, MdOptions, MdSpec, NiFail, Unlink};
 
 pub(super) const CASES: &[Case] = &[
     case(
@@ -54,7 +54,9 @@ fn refused(r: &Rank) {
     // The queue has events now: the update looks at what has arrived.
     assert!(r.ni.eq_peek(t.eq).expect("a queue").is_some());
     let before = r.ni.md_query(t.md).expect("alive");
-    assert_eq!(before.threshold, 8);
+    let at = t.buf.segment();
+    let shown = (before.threshold, before.start, before.length);
+    assert_eq!(shown, (8, at.addr, at.len));
     let update = |test| r.ni.md_update(t.md, new.clone(), test);
     assert_eq!(update(Some(t.eq)), Err(Error::MdNoUpdate));
     assert_eq!(r.ni.md_query(t.md), Ok(before));
@@ -73,12 +75,22 @@ fn bad(r: &Rank) {
     let t = r.target(64, |_| ());
     let before = r.ni.md_query(t.md);
     let bad = EqHandle::from_raw(u32::MAX);
-    let new = MdSpec {
-        eq: Some(bad),
-        ..md(t.buf.memory(), PUT)
+    let good = md(t.buf.memory(), PUT);
+    let with = |eq| MdSpec { eq, ..good.clone() };
+    let too_many = MdSpec {
+        memory: super::pieces::iovec(&[&t.buf; 65], 0),
+        options: PUT | MdOptions::IOVEC,
+        ..good.clone()
     };
-    assert_eq!(r.ni.md_update(t.md, new, None), Err(Error::EqInvalid));
-    assert_eq!(r.ni.md_query(t.md), before);
+    for (new, test, error) in [
+        (with(Some(bad)), None, Error::EqInvalid),
+        (with(None), Some(bad), Error::EqInvalid),
+        (too_many, None, Error::MdIllegal),
+    ] {
+        assert_eq!(r.ni.md_update(t.md, new, test), Err(error));
+        assert_eq!(r.ni.md_query(t.md), before);
+    }
+    assert_eq!(r.ni.eq_free(t.eq), Err(Error::EqInUse));
 }
 
 fn post(r: &Rank) {
@@ -145,10 +157,15 @@ fn memory(r: &Rank) {
     arrives();
     assert_eq!(a.read(), data[..4]);
     assert_eq!(b.read(), [data[4], data[5], FILL, FILL]);
+    let mut first = data.clone();
+    first.extend([FILL; 2]);
+    assert_eq!(plain.buf.read(), first);
     plain.buf.fill(0);
     update(plain.buf.memory());
     arrives();
-    assert_eq!(plain.buf.read()[..6], data);
+    let mut last = data.clone();
+    last.extend([0; 2]);
+    assert_eq!(plain.buf.read(), last);
     assert_eq!(b.read(), [data[4], data[5], FILL, FILL]);
 }
 
