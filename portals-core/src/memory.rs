@@ -143,5 +143,14 @@ mod tests {
             Err(Error::MdIllegal)
         );
         assert_eq!(Memory::contiguous(0, 0).checked_len(1), Ok(0));
+        let half = Segment {
+            addr: 1,
+            len: u64::MAX / 2 + 1,
+        };
+        let longer_than_any_number = Memory::Iovec {
+            start: 0,
+            segments: vec![half, half],
+        };
+        assert_eq!(longer_than_any_number.checked_len(2), Err(Error::MdIllegal));
     }
 }

@@ -58,6 +58,10 @@ fn across(r: &Rank) {
         expected.extend_from_within(2..5);
         assert_eq!(all(&into), expected);
         into.iter().for_each(Buf::check_guards);
+        // All 18 bytes are taken.
+        r.barrier();
+        r.none(t.eq);
+        assert_eq!(r.drops(), 1);
         return;
     }
     let lens = [3, 0, 7, 5];
@@ -73,6 +77,8 @@ fn across(r: &Rank) {
     r.barrier();
     r.put(&s, (0, 15), NoAck, r.to(), 0);
     r.put(&s, (2, 3), NoAck, r.to(), 0);
+    r.put(&s, (0, 1), NoAck, r.to(), 0);
+    r.barrier();
 }
 
 fn both_ways(r: &Rank) {

@@ -24,11 +24,14 @@ fn buffers(r: &Rank) {
     if !r.is_target() {
         let s = r.source(30, |_| ());
         r.barrier();
-        for i in 0..7 {
-            r.put(&s, (0, 30), NoAck, r.to(), i);
+        for i in 0..6 {
+            assert_eq!(r.put_acked(&s, r.to(), i).mlength, 30);
         }
+        // The catch-all acknowledges nothing.
+        r.put(&s, (0, 30), Ack, r.to(), 6);
         r.barrier();
-        r.put(&s, (0, 30), NoAck, r.to(), 7);
+        r.none(s.eq);
+        r.put_acked(&s, r.to(), 7);
         return;
     }
     let eq = r.eq(64);

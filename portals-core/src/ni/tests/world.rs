@@ -2,9 +2,9 @@
 
 use crate::header::Header;
 use crate::{
-    AckRequest, EqHandle, Error, Event, EventKind, Incoming, InsertPosition, Limits, MdDesc,
-    MdHandle, MdOptions, MeHandle, MeSpec, Memory, Ni, NiConfig, NiFail, ProcessId, Segment,
-    Segments, THRESHOLD_INFINITE, Transmit, Unlink,
+    AckRequest, EqHandle, Error, Event, EventKind, Incoming, Limits, MdDesc, MdHandle, MdOptions,
+    MeHandle, MeSpec, Memory, Ni, NiConfig, NiFail, ProcessId, Segment, Segments,
+    THRESHOLD_INFINITE, Transmit, Unlink,
 };
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -28,7 +28,7 @@ pub(super) const ACKED: EventKind = EventKind::Ack;
 pub(super) const UNLINKED: EventKind = EventKind::Unlink;
 
 /// What fills memory that nobody wrote.
-pub(super) const FILL: u8 = 0xee;
+const FILL: u8 = 0xee;
 const RAM: u64 = 0x1000;
 
 /// One process: an interface and memory from address [`RAM`] on.
@@ -38,11 +38,10 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// New memory with 64 guard bytes on both sides.
+    /// New memory.
     pub(super) fn memory(&mut self, len: u64) -> Segment {
-        let addr = RAM + self.bytes.len() as u64 + 64;
-        self.bytes
-            .resize(self.bytes.len() + len as usize + 128, FILL);
+        let addr = RAM + self.bytes.len() as u64;
+        self.bytes.resize(self.bytes.len() + len as usize, FILL);
         Segment { addr, len }
     }
 
@@ -62,14 +61,6 @@ impl Node {
     pub(super) fn read(&self, at: Segment) -> Vec<u8> {
         let from = (at.addr - RAM) as usize;
         self.bytes[from..from + at.len as usize].to_vec()
-    }
-
-    /// Whether the 64 bytes on both sides are as they were made.
-    pub(super) fn guards_intact(&self, at: Segment) -> bool {
-        let from = (at.addr - RAM) as usize;
-        let end = from + at.len as usize;
-        self.bytes[from - 64..from].iter().all(|b| *b == FILL)
-            && self.bytes[end..end + 64].iter().all(|b| *b == FILL)
     }
 
     fn gather(&self, segments: &Segments) -> Vec<u8> {
@@ -265,30 +256,6 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn get_put(
-        &mut self,
-        from: usize,
-        get: MdHandle,
-        put: MdHandle,
-        to: To,
-        hdr_data: u64,
-    ) -> Result<(), Error> {
-        let ni = &mut self.nodes[from].ni;
-        let tx = ni.get_put(
-            get,
-            put,
-            None,
-            id(to.node),
-            to.pt,
-            to.ac,
-            to.bits,
-            to.offset,
-            hdr_data,
-        )?;
-        self.send(from, tx);
-        Ok(())
-    }
-
     /// Hands the oldest message to its target; the headers travel in byte form. `None` when the
     /// wire is empty.
     pub(super) fn arrive(&mut self) -> Option<(usize, Incoming, Vec<u8>)> {
@@ -402,29 +369,4 @@ pub(super) struct Source {
     pub(super) memory: Segment,
     pub(super) eq: EqHandle,
     pub(super) md: MdHandle,
-}
-
-/// Attaches an entry whose descriptor posts PUT_END alone, recognised by `user_ptr`.
-pub(super) fn listener(
-    node: &mut Node,
-    eq: EqHandle,
-    at: Result<(MeHandle, InsertPosition), (u32, InsertPosition)>,
-    spec: MeSpec,
-    user_ptr: u64,
-) -> MeHandle {
-    let me = match at {
-        Ok((base, position)) => node.ni.me_insert(base, spec, position),
-        Err((pt_index, position)) => node.ni.me_attach(pt_index, spec, position),
-    }
-    .unwrap();
-    let memory = node.memory(16);
-    node.attach(
-        me,
-        MdDesc {
-            eq: Some(eq),
-            user_ptr,
-            ..desc(memory, PUT | NO_START)
-        },
-    );
-    me
 }
