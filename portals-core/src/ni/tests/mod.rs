@@ -1,4 +1,5 @@
-//! The scenarios of `docs/src/scenarios.md` that concern the state machine alone.
+//! What no fabric shows on demand of the scenarios of `docs/src/scenarios.md`; the conformance suite (`tests/src/conformance`) plays
+//! the others.
 
 mod access;
 mod events;
