@@ -164,9 +164,9 @@ impl Verbs {
     #[inline]
     pub(super) fn write_ended(&mut self, ni: &mut Ni, rank: usize, record: u64) {
         if let Some(peer) = self.peer(rank) {
-            peer.write_ended(record);
+            peer.requests.write_ended(record);
         }
-        while let Some(ack) = self.peer(rank).and_then(|p| p.next_ack()) {
+        while let Some(ack) = self.peer(rank).and_then(|p| p.requests.next_ack()) {
             ni.handle_header(&ack);
         }
     }

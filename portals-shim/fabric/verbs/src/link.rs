@@ -175,7 +175,7 @@ impl Verbs {
         if let Some(peer) = self.peer(rank) {
             peer.session.said_bye = true;
             if let Some(done) = done {
-                peer.forget_done(done);
+                peer.requests.forget_done(done);
             }
         }
         self.fail_peer(ni, rank, &"it has closed");
@@ -676,7 +676,7 @@ impl Verbs {
         peer.abandon();
         peer.give_up();
         let held = std::mem::take(&mut peer.held);
-        let expected = std::mem::take(&mut peer.expected);
+        let expected = peer.requests.give_up();
         let late = peer.late.give_up();
         if let Some(qp) = peer.unlink() {
             // Its buffers stay with the adapter until then.
@@ -724,7 +724,9 @@ impl Verbs {
         }
         for index in records {
             if let Some(mut record) = self.records.try_remove(index) {
-                let done = self.peer(rank).is_some_and(|p| p.says_done(index as u64));
+                let done = self
+                    .peer(rank)
+                    .is_some_and(|p| p.requests.says_done(index as u64));
                 record.failed |= !done;
                 self.finish(ni, record);
                 self.write_ended(ni, rank, index as u64);

@@ -10,8 +10,7 @@
 //! | `peer/relaxed.rs` | a write of relaxed order, posted together with the message after it |
 //! | `peer/renewal.rs` | what a broken connection left undone, and what is sent again |
 //! | `peer/withdrawal.rs` | when the peer is told that nothing of a list it replaces is under way |
-//! | `peer/expected.rs` | requests whose answer is awaited |
-//! | `peer/acks.rs` | acks that came before the end of their put |
+//! | `peer/requests.rs`, `peer/requests/acks.rs` | which requests are done, which are still to be answered, and acks that came before the end of their put |
 //! | `peer/rma_write_send.rs` | puts whose data is written, and their message |
 //! | `peer/eager_ring.rs` | short frames that are written where the peer looks |
 //! | `peer/credits.rs` | how many frames may leave, and what is given back |
@@ -46,20 +45,19 @@
 //!   the frames ever posted except those that went back from `lost` to `queue`; so do the peer's `frames_received`,
 //!   and each frame has its effect once however often the connection breaks.
 
-mod acks;
 mod batch;
 #[cfg(test)]
 mod by_hand;
 mod confirm;
 mod credits;
 mod eager_ring;
-mod expected;
 mod flight;
 mod late;
 mod post;
 mod queue;
 mod relaxed;
 mod renewal;
+mod requests;
 mod rma_write_send;
 mod session;
 mod withdrawal;
@@ -74,13 +72,13 @@ use batch::Small;
 use confirm::Confirm;
 use credits::Credits;
 use eager_ring::{Activity, Ring};
-use fabric_api::expected::Expected;
 use flight::Flying;
 use relaxed::RelaxedWrite;
 
 use portals_core::{ProcessId, Transmit};
 use queue::Queued;
 use renewal::Lost;
+use requests::Requests;
 use std::collections::VecDeque;
 use verbs_backend::cm::Link;
 use verbs_backend::{Qp, SendBatch};
@@ -110,12 +108,10 @@ pub(super) struct Peer {
     pub(super) broken: bool,
     /// Operations that wait for the connection.
     pub(super) held: VecDeque<Transmit>,
-    /// Requests whose answer has not come, to be answered with a failure should the peer be given up.
-    pub(super) expected: Expected,
+    /// What this side asks of the peer.
+    pub(super) requests: Requests,
     /// Which protocol was quicker for short gets.
     pub(super) gets: Measured,
-    /// Acks that came before the end of their put.
-    acks: acks::Acks,
     /// Answers of this side that wait for the data of earlier puts.
     pub(super) late: LateAnswers,
     queue: VecDeque<Queued>,
@@ -160,11 +156,6 @@ pub(super) struct Peer {
     max_inline: usize,
     frames_sent: u32,
     pub(super) frames_received: u32,
-    /// Requests sent, and how many the peer says are done.
-    pub(super) requests_sent: u32,
-    pub(super) requests_done_there: u32,
-    /// How many were sent up to the last one that travelled in a frame.
-    last_framed: u32,
     /// Long puts of the peer that came in frames.
     pub(super) long_puts: u32,
     /// The peer is told of descriptors that it may write although they have event queues.
@@ -187,9 +178,8 @@ impl Peer {
             room: depth as usize,
             broken: false,
             held: VecDeque::new(),
-            expected: Expected::default(),
+            requests: Requests::default(),
             gets: Measured::default(),
-            acks: acks::Acks::default(),
             late: LateAnswers::default(),
             queue: VecDeque::new(),
             flying: VecDeque::new(),
@@ -210,7 +200,6 @@ impl Peer {
             received_header: ReceivedHeader::NOTHING,
             sent_notice: SentHeader::empty(),
             received_notice: ReceivedNotice::NOTHING,
-            last_framed: 0,
             long_puts: 0,
             notifies: false,
             credits: Credits::new(lent),
@@ -218,8 +207,6 @@ impl Peer {
             max_inline: 0,
             frames_sent: 0,
             frames_received: 0,
-            requests_sent: 0,
-            requests_done_there: 0,
             requests_done_here: 0,
             adverts: Adverts::default(),
         }
@@ -278,7 +265,7 @@ impl Peer {
     /// posted now comes after all of them.
     #[inline]
     pub(super) fn is_settled(&self) -> bool {
-        self.queue.is_empty() && self.requests_sent == self.requests_done_there
+        self.queue.is_empty() && self.requests.are_done()
     }
 
     /// Everything that was to be sent has been posted and has completed.
@@ -305,13 +292,7 @@ impl Peer {
     /// Accounts what rode on a frame of the peer.
     pub(super) fn handle_prefix(&mut self, prefix: &frame::Prefix, kind_takes_slot: bool) {
         self.credits.receive(prefix.credits.get());
-        // A peer cannot have done more than was sent.
-        let done = prefix.requests_done.get();
-        if done.wrapping_sub(self.requests_done_there)
-            <= self.requests_sent.wrapping_sub(self.requests_done_there)
-        {
-            self.requests_done_there = done;
-        }
+        self.requests.say_done(prefix.requests_done.get());
         if kind_takes_slot {
             self.slot_filled();
         }

@@ -73,7 +73,7 @@ impl Verbs {
                     Ok(header) => header,
                     Err(error) => return self.bad_frame(rank, &error),
                 };
-                (frame::prefix_of(value, peer.requests_done_there), bytes)
+                (frame::prefix_of(value, peer.requests.done()), bytes)
             }
         };
         peer.handle_prefix(&prefix, true);
@@ -186,8 +186,8 @@ impl Verbs {
         if let Some(peer) = self.peer(rank)
             && !is_request(header)
         {
-            peer.expected.answered(header);
-            if matches!(header.body, Body::Ack { .. }) && peer.holds(header) {
+            peer.requests.answered(header);
+            if matches!(header.body, Body::Ack { .. }) && peer.requests.holds(header) {
                 return;
             }
         }

@@ -148,7 +148,7 @@ impl Verbs {
 
     /// A peer has disconnected, or knows nothing of the session.
     pub(crate) fn peer_disconnected(&mut self, ni: &mut Ni, index: usize) {
-        let answered = |p: &&mut Peer| p.session.stage == Stage::Answered && p.requests_sent == 0;
+        let answered = |p: &&mut Peer| p.session.stage == Stage::Answered && p.requests.sent() == 0;
         if let Some(peer) = self.peer(index).filter(answered) {
             // Its request was an old one, and nothing has been sent: what waits for it goes another time.
             let held = std::mem::take(&mut peer.held);

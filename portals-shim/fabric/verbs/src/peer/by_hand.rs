@@ -54,8 +54,9 @@ impl Peer {
         self.sent_header.forget();
         self.sent_notice.forget();
         if request {
-            self.requests_sent = self.requests_sent.wrapping_add(1);
-            self.framed();
+            let sent = self.requests.sent();
+            self.requests.count_sent(sent.wrapping_add(1));
+            self.requests.framed();
         }
     }
 }

@@ -125,8 +125,7 @@ impl Peer {
         self.withdrawn.clear();
         self.notifies = false;
         self.leave_ring();
-        // What is sent again travels in frames.
-        self.last_framed = self.requests_sent;
+        self.requests.renew();
         self.broken = false;
         self.session.greeted = false;
         self.session.met = true;

@@ -28,19 +28,12 @@ impl Peer {
     /// Whether a put may be written now.
     #[inline]
     pub(crate) fn may_notify(&self) -> bool {
-        let since = self.requests_done_there.wrapping_sub(self.last_framed);
-        since < 1 << 31
+        self.requests.framed_are_done()
             && self.queue.is_empty()
             && self.credits.any()
             && self.flying.len() + self.batch.len() + 2 <= self.room
             && self.max_inline >= frame::NOTICE
             && self.is_open()
-    }
-
-    /// The request made last travels in a frame.
-    #[inline]
-    pub(crate) fn framed(&mut self) {
-        self.last_framed = self.requests_sent;
     }
 
     /// Posts a put that [`Peer::may_notify`], into the peer's descriptor `md`. What is done when the memory is free has the

@@ -38,8 +38,8 @@ impl Verbs {
             }
             peer.sent_header.remember(header);
         }
-        peer.put_sent(header);
-        peer.framed();
+        peer.requests.put_sent(header);
+        peer.requests.framed();
         self.peers.sent_to(rank);
         self.due.pump = true;
         self.counters.protocols.eager += 1;
@@ -56,8 +56,8 @@ impl Verbs {
             ..
         } = tx;
         if let Some(peer) = self.peer(rank) {
-            peer.request_sent(header);
-            peer.framed();
+            peer.requests.request_sent(header);
+            peer.requests.framed();
         }
         if select::by_message(header.payload_len()) == Protocol::RndvRead {
             self.counters.protocols.rndv_read += 1;

@@ -7,7 +7,7 @@
 //!                        ◀────────── Advertise   advertised to this peer, with its handle
 //!   start:  WRITE of the data ─────────────────▶ in place
 //!           Notice with the header ────────────▶ PUT_START, PUT_END, ack
-//!   complete:  SEND_END, then the ack (`peer/acks.rs`)
+//!   complete:  SEND_END, then the ack (`peer/requests/acks.rs`)
 //! ```
 //!
 //! # Recovery
@@ -55,7 +55,7 @@ impl Verbs {
         };
         self.post_write_send(rank, &tx.header, (*local, lkey), (remote, md), tx.op);
         if let Some(peer) = self.peer(rank) {
-            peer.request_sent(&tx.header);
+            peer.requests.request_sent(&tx.header);
         }
         true
     }
@@ -73,7 +73,7 @@ impl Verbs {
     ) -> Option<u64> {
         let (_, lkey) = self.registry.again(md, local, Use::Local)?;
         let id = self.post_write_send(rank, header, (local, lkey), to, None);
-        self.peer(rank)?.put_sent(header);
+        self.peer(rank)?.requests.put_sent(header);
         self.peers.sent_to(rank);
         self.due.pump = true;
         Some(id as u64)
@@ -111,7 +111,7 @@ impl Verbs {
             again: true,
         };
         if let Some(peer) = self.peer(rank) {
-            peer.write_sent(header, id as u64);
+            peer.requests.write_sent(header, id as u64);
             peer.post_write_send(transfer, id as u64, header, md);
         }
         self.records.insert(Record {
@@ -176,7 +176,7 @@ impl Verbs {
         match peer.received_notice.again(len as usize, &ends) {
             Ok((header, md)) => {
                 let value = value.unwrap_or_default();
-                let prefix = frame::prefix_of(value, peer.requests_done_there);
+                let prefix = frame::prefix_of(value, peer.requests.done());
                 peer.handle_prefix(&prefix, true);
                 self.handle_notice(ni, rank, &header, md);
             }

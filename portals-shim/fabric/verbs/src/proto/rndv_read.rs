@@ -84,8 +84,7 @@ impl Verbs {
         match after {
             After::Send(op) => {
                 if let Some(peer) = self.peer(rank) {
-                    peer.requests_sent = peer.requests_sent.wrapping_sub(1);
-                    peer.expected.forget(header);
+                    peer.requests.take_back(header);
                 }
                 if let Some(op) = op {
                     ni.send_end(op, NiFail::FAIL);
@@ -116,7 +115,7 @@ impl Verbs {
     ) {
         let request = is_request(header);
         if let Some(peer) = self.peer(rank) {
-            peer.expected.answered(header);
+            peer.requests.answered(header);
         }
         let d = match ni.handle_header(header) {
             Incoming::Deposit(d) if d.length > 0 => d,
@@ -244,7 +243,7 @@ impl Verbs {
         // A put that failed at its target is not acknowledged by it.
         if failed && matches!(after, After::Send(_)) {
             if let Some(peer) = self.peer(rank) {
-                peer.expected.forget(&header);
+                peer.requests.failed(&header);
             }
             delivery::fail_answer(ni, &header);
         }

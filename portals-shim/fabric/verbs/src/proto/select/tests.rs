@@ -178,7 +178,7 @@ fn nothing_overtakes_a_request_that_is_not_done() {
     let places = |peer: &Peer| (place(peer, &put), place(peer, &get));
     let both = (Some(5000), Some(5000));
     assert_eq!(places(&peer), both);
-    peer.requests_sent = 2;
+    peer.requests.count_sent(2);
     for done in [0, 1] {
         says(&mut peer, done);
         assert_eq!(places(&peer), (None, None), "{done} of 2 done");
@@ -214,13 +214,12 @@ fn nothing_overtakes_a_request_that_is_not_done() {
 fn a_peer_that_has_closed_owes_answers_to_what_it_has_not_done() {
     let waiting = |done: u32| {
         let mut peer = peer(&[OPEN]);
-        peer.requests_sent = u32::MAX - 1;
+        peer.requests.count_sent(u32::MAX - 1);
         for _ in 0..4 {
-            peer.requests_sent = peer.requests_sent.wrapping_add(1);
-            peer.expect_answer(&get(0, 8));
+            peer.requests.request_sent(&get(0, 8));
         }
-        peer.forget_done(done);
-        peer.expected.len()
+        peer.requests.forget_done(done);
+        peer.requests.awaited()
     };
     let last = u32::MAX;
     assert_eq!([last - 1, 0, 2].map(waiting), [4, 2, 0]);
@@ -463,7 +462,7 @@ fn a_key_reaches_its_memory() {
     for (offset, length) in [(41, 60), (0, 0), (u64::MAX, 1)] {
         assert_eq!(by_key(&peer, &put(offset, length)), None);
     }
-    peer.requests_sent = 1;
+    peer.requests.count_sent(1);
     assert_eq!(by_key(&peer, &put(0, 8)), None);
 }
 

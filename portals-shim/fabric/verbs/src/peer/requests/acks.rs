@@ -10,7 +10,7 @@
 //!   completion of request n: SEND_END, then the ack
 //! ```
 
-use super::Peer;
+use super::Requests;
 use fabric_api::expected::is_done;
 use portals_core::{Body, Header};
 use std::collections::VecDeque;
@@ -47,7 +47,7 @@ impl Acks {
     }
 }
 
-impl Peer {
+impl Requests {
     /// The request made next is a notified put with this record.
     #[inline]
     pub(crate) fn write_sent(&mut self, put: &Header, record: u64) {
@@ -55,7 +55,7 @@ impl Peer {
             ack_md: Some(_), ..
         } = put.body
         {
-            let number = self.requests_sent.wrapping_add(1);
+            let number = self.sent.wrapping_add(1);
             self.acks.open.push_back((number, record));
         }
     }
@@ -63,7 +63,7 @@ impl Peer {
     /// Whether an ack that has come has to wait; then it is kept.
     #[inline]
     pub(crate) fn holds(&mut self, ack: &Header) -> bool {
-        let done = self.requests_done_there;
+        let done = self.done;
         let holds = self.acks.must_wait(done);
         if holds {
             self.acks.held.push_back((done, *ack));
@@ -86,7 +86,7 @@ impl Peer {
     /// Whether the peer has said that the notified put with this record is done.
     pub(crate) fn says_done(&self, record: u64) -> bool {
         let mut open = self.acks.open.iter();
-        open.any(|(n, id)| *id == record && is_done(*n, self.requests_done_there))
+        open.any(|(n, id)| *id == record && is_done(*n, self.done))
     }
 }
 
@@ -94,7 +94,7 @@ impl Peer {
 mod tests {
     use super::*;
     use fabric_testing::message;
-    use portals_core::{MdHandle, ProcessId};
+    use portals_core::MdHandle;
 
     fn header(length: u64, ack: bool) -> Header {
         let md = MdHandle::from_raw(3);
@@ -117,21 +117,22 @@ mod tests {
         message(body)
     }
 
-    fn peer(sent: u32) -> Peer {
-        let mut peer = Peer::new(ProcessId::new(1, 1), 4, 16);
-        peer.requests_sent = sent;
-        peer.requests_done_there = sent;
-        peer
+    fn requests(sent: u32) -> Requests {
+        Requests {
+            sent,
+            done: sent,
+            ..Requests::default()
+        }
     }
 
     /// Writes a put of so many bytes, with the record of that number.
-    fn write(peer: &mut Peer, length: u64) {
-        peer.write_sent(&header(length, false), length);
-        peer.put_sent(&header(length, false));
+    fn write(requests: &mut Requests, length: u64) {
+        requests.write_sent(&header(length, false), length);
+        requests.put_sent(&header(length, false));
     }
 
-    fn lengths(peer: &mut Peer) -> Vec<u64> {
-        let due = std::iter::from_fn(|| peer.next_ack());
+    fn lengths(requests: &mut Requests) -> Vec<u64> {
+        let due = std::iter::from_fn(|| requests.next_ack());
         due.map(|ack| match ack.body {
             Body::Ack { rlength, .. } => rlength,
             other => panic!("{other:?}"),
@@ -143,40 +144,40 @@ mod tests {
     fn an_ack_waits_for_the_puts_that_were_done_when_it_was_sent() {
         // Wherever the numbers begin anew.
         for sent in [0, u32::MAX - 1] {
-            let mut peer = peer(sent);
+            let mut requests = requests(sent);
             for length in [10, 11, 12] {
-                write(&mut peer, length);
+                write(&mut requests, length);
             }
-            peer.requests_done_there = sent.wrapping_add(1);
-            assert!(peer.holds(&header(10, true)));
-            peer.requests_done_there = sent.wrapping_add(2);
-            assert!(peer.holds(&header(11, true)));
-            assert!(lengths(&mut peer).is_empty());
-            assert!(peer.says_done(11) && !peer.says_done(12) && !peer.says_done(7));
-            peer.write_ended(10);
-            assert_eq!(lengths(&mut peer), [10]);
+            requests.done = sent.wrapping_add(1);
+            assert!(requests.holds(&header(10, true)));
+            requests.done = sent.wrapping_add(2);
+            assert!(requests.holds(&header(11, true)));
+            assert!(lengths(&mut requests).is_empty());
+            assert!(requests.says_done(11) && !requests.says_done(12) && !requests.says_done(7));
+            requests.write_ended(10);
+            assert_eq!(lengths(&mut requests), [10]);
             // One of a message that needs no completion comes behind those that wait.
-            peer.put_sent(&header(13, false));
-            assert!(peer.holds(&header(13, true)));
-            peer.write_ended(11);
-            assert_eq!(lengths(&mut peer), [11, 13]);
-            assert!(!peer.holds(&header(9, true)), "request 12 is not done");
-            peer.requests_done_there = sent.wrapping_add(4);
-            peer.write_ended(12);
-            assert!(!peer.holds(&header(12, true)), "its end came first");
+            requests.put_sent(&header(13, false));
+            assert!(requests.holds(&header(13, true)));
+            requests.write_ended(11);
+            assert_eq!(lengths(&mut requests), [11, 13]);
+            assert!(!requests.holds(&header(9, true)), "request 12 is not done");
+            requests.done = sent.wrapping_add(4);
+            requests.write_ended(12);
+            assert!(!requests.holds(&header(12, true)), "its end came first");
         }
     }
 
     #[test]
     fn a_put_that_asks_for_no_ack_lets_no_ack_wait() {
-        let mut peer = peer(5);
+        let mut requests = requests(5);
         let mut silent = header(10, false);
         if let Body::Put { ack_md, .. } = &mut silent.body {
             *ack_md = None;
         }
-        peer.write_sent(&silent, 1);
-        peer.put_sent(&silent);
-        peer.requests_done_there = 6;
-        assert!(!peer.holds(&header(8, true)));
+        requests.write_sent(&silent, 1);
+        requests.put_sent(&silent);
+        requests.done = 6;
+        assert!(!requests.holds(&header(8, true)));
     }
 }
