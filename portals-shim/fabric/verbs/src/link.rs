@@ -54,7 +54,7 @@ impl Verbs {
             uid: self.conn.who.0,
             jid: self.conn.who.1,
             attempts: self.conn.attempts,
-            received: peer.map_or(0, |p| p.frames_received),
+            received: peer.map_or(0, |p| p.received.frames()),
             credits: self.conn.plan.credits,
             address: self.conn.mail.address(),
             token: self.conn.token,
@@ -677,7 +677,7 @@ impl Verbs {
         peer.give_up();
         let held = std::mem::take(&mut peer.held);
         let expected = peer.requests.give_up();
-        let late = peer.late.give_up();
+        let late = peer.received.late().give_up();
         if let Some(qp) = peer.unlink() {
             // Its buffers stay with the adapter until then.
             let _ = qp.to_error();

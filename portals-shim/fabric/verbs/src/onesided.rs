@@ -171,7 +171,7 @@ impl Verbs {
         let mut asked = BTreeSet::new();
         for rank in 0..self.peers.len() {
             let same = |p: &Peer| {
-                let seen = |list| shown(list, p.notifies);
+                let seen = |list| shown(list, p.received.notifies());
                 seen(&old).eq(seen(&list))
             };
             // Others learn the list when they connect.
@@ -212,7 +212,7 @@ impl Verbs {
         let its: Vec<RemoteMd> = all
             .iter()
             .filter(|(who, md)| {
-                akin && who.admits(peer.id) && (md.events.is_none() || peer.notifies)
+                akin && who.admits(peer.id) && (md.events.is_none() || peer.received.notifies())
             })
             .map(|(_, md)| *md)
             .collect();

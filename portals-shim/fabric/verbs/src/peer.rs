@@ -15,7 +15,7 @@
 //! | `peer/eager_ring.rs` | short frames that are written where the peer looks |
 //! | `peer/credits.rs` | how many frames may leave, and what is given back |
 //! | `peer/confirm.rs` | ends of requests by the word of a witness |
-//! | `peer/late.rs` | answers that wait for the data of earlier messages |
+//! | `peer/received.rs`, `peer/received/late.rs` | what has come, and answers that wait for the data of earlier messages |
 //! | `peer/by_hand.rs` | frames that tests make |
 //!
 //! ```text
@@ -52,9 +52,9 @@ mod confirm;
 mod credits;
 mod eager_ring;
 mod flight;
-mod late;
 mod post;
 mod queue;
+mod received;
 mod relaxed;
 mod renewal;
 mod requests;
@@ -66,17 +66,18 @@ use super::adverts::Adverts;
 use super::frame;
 use super::handshake::Stage;
 use super::proto::get_by_am::measured::Measured;
-use super::proto::header_cache::{ReceivedHeader, ReceivedNotice, SentHeader};
+use super::proto::header_cache::SentHeader;
 use super::watch::Watch;
 use batch::Small;
 use confirm::Confirm;
 use credits::Credits;
-use eager_ring::{Activity, Ring};
+use eager_ring::Ring;
 use flight::Flying;
 use relaxed::RelaxedWrite;
 
 use portals_core::{ProcessId, Transmit};
 use queue::Queued;
+use received::Received;
 use renewal::Lost;
 use requests::Requests;
 use std::collections::VecDeque;
@@ -84,8 +85,8 @@ use verbs_backend::cm::Link;
 use verbs_backend::{Qp, SendBatch};
 
 pub(super) use confirm::Confirmed;
-pub(super) use late::{Late, LateAnswers};
 pub(super) use queue::Fill;
+pub(super) use received::Late;
 pub(super) use session::Session;
 
 /// Most bytes that a post copies, so that a frame is kept in this much.
@@ -110,10 +111,9 @@ pub(super) struct Peer {
     pub(super) held: VecDeque<Transmit>,
     /// What this side asks of the peer.
     pub(super) requests: Requests,
+    pub(super) received: Received,
     /// Which protocol was quicker for short gets.
     pub(super) gets: Measured,
-    /// Answers of this side that wait for the data of earlier puts.
-    pub(super) late: LateAnswers,
     queue: VecDeque<Queued>,
     flying: VecDeque<Flying>,
     /// Requests posted ever, modulo 2^32.
@@ -138,28 +138,17 @@ pub(super) struct Peer {
     lost: VecDeque<Lost>,
     /// The peer's ring for short frames.
     ring: Option<Ring>,
-    /// The frame being handled came by a ring of ours.
-    pub(super) in_ring: bool,
-    activity: Activity,
     /// Data was written into the peer's memory since the last message: the peer sees it only with a completion.
     unordered: bool,
-    /// The header of the last put that was sent to the peer, and of the last that came from it.
+    /// The header of the last put that was sent to the peer, and of the last notified one.
     pub(super) sent_header: SentHeader,
-    pub(super) received_header: ReceivedHeader,
-    /// The same of notified puts.
     sent_notice: SentHeader,
-    pub(super) received_notice: ReceivedNotice,
     credits: Credits,
     depth: usize,
     /// Requests under way besides marks: as many, or one less where marks need their own place.
     room: usize,
     max_inline: usize,
     frames_sent: u32,
-    pub(super) frames_received: u32,
-    /// Long puts of the peer that came in frames.
-    pub(super) long_puts: u32,
-    /// The peer is told of descriptors that it may write although they have event queues.
-    pub(super) notifies: bool,
     /// Requests of the peer whose effect is complete here.
     pub(super) requests_done_here: u32,
     /// What the peer advertises, by portal.
@@ -180,7 +169,7 @@ impl Peer {
             held: VecDeque::new(),
             requests: Requests::default(),
             gets: Measured::default(),
-            late: LateAnswers::default(),
+            received: Received::new(),
             queue: VecDeque::new(),
             flying: VecDeque::new(),
             flown: 0,
@@ -193,20 +182,13 @@ impl Peer {
             chain: SendBatch::new(),
             lost: VecDeque::new(),
             ring: None,
-            in_ring: false,
-            activity: Activity::default(),
             unordered: false,
             sent_header: SentHeader::empty(),
-            received_header: ReceivedHeader::NOTHING,
             sent_notice: SentHeader::empty(),
-            received_notice: ReceivedNotice::NOTHING,
-            long_puts: 0,
-            notifies: false,
             credits: Credits::new(lent),
             depth: depth as usize,
             max_inline: 0,
             frames_sent: 0,
-            frames_received: 0,
             requests_done_here: 0,
             adverts: Adverts::default(),
         }
@@ -301,6 +283,13 @@ impl Peer {
     /// Accounts a frame that cannot be read; it filled a slot all the same.
     pub(super) fn handle_bad_frame(&mut self) {
         self.slot_filled();
+    }
+
+    /// A slot of ours was filled by a frame that counts.
+    #[inline]
+    fn slot_filled(&mut self) {
+        let free = self.received.count_frame();
+        self.credits.filled(free);
     }
 
     /// All receive slots are posted.

@@ -65,11 +65,11 @@ impl Verbs {
                     Ok(read) => read,
                     Err(error) => return self.bad_frame(rank, &error),
                 };
-                peer.received_header.keep(bytes, &header);
+                peer.received.keep_header(bytes, &header);
                 (prefix, data)
             }
             Some(value) => {
-                header = match peer.received_header.again(bytes.len(), &ends) {
+                header = match peer.received.header_again(bytes.len(), &ends) {
                     Ok(header) => header,
                     Err(error) => return self.bad_frame(rank, &error),
                 };
@@ -132,7 +132,7 @@ impl Verbs {
             }
             FrameBody::Notice { header, md } => {
                 if let Some(peer) = self.peer(rank) {
-                    peer.received_notice.keep(bytes, &header, md);
+                    peer.received.keep_notice(bytes, &header, md);
                 }
                 self.handle_notice(ni, rank, &header, md);
             }
@@ -221,7 +221,7 @@ impl Verbs {
     /// Answers a request that has matched, or keeps it until the data of the puts before it is in place.
     fn answer(&mut self, ni: &mut Ni, rank: usize, late: Late) {
         match self.peer(rank) {
-            Some(peer) if peer.late.must_wait() => peer.late.wait(late),
+            Some(peer) if peer.received.awaits_data() => peer.received.late().wait(late),
             _ => self.answer_now(ni, rank, late),
         }
     }
@@ -259,8 +259,8 @@ impl Verbs {
     /// go.
     pub(super) fn put_in_place(&mut self, ni: &mut Ni, rank: usize) {
         let Some(peer) = self.peer(rank) else { return };
-        peer.late.end();
-        while let Some(late) = self.peer(rank).and_then(|p| p.late.next()) {
+        peer.received.late().end();
+        while let Some(late) = self.peer(rank).and_then(|p| p.received.late().next()) {
             self.answer_now(ni, rank, late);
         }
     }

@@ -4,7 +4,7 @@ use super::COPY;
 use super::Peer;
 use super::flight::Flying;
 use crate::frame;
-use crate::proto::eager_ring::{ACTIVE, SLOT, end};
+use crate::proto::eager_ring::{SLOT, end};
 use crate::proto::select::{Carrier, carrier};
 use verbs_backend::{Remote, SendOp};
 
@@ -18,14 +18,6 @@ pub(super) struct Ring {
     slots: u64,
     /// The slot that is written next.
     at: u64,
-}
-
-/// Short frames of a peer in a row.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Activity {
-    /// Of the rank, when the first of them came.
-    sleeps: u32,
-    frames: u32,
 }
 
 impl Peer {
@@ -95,17 +87,6 @@ impl Peer {
         true
     }
 
-    /// One more short frame was taken as a message; whether the peer is active: [`ACTIVE`] of them came since the rank
-    /// slept for the `sleeps`th time.
-    #[inline]
-    pub(crate) fn is_active(&mut self, sleeps: u32) -> bool {
-        if self.activity.sleeps != sleeps {
-            self.activity = Activity { sleeps, frames: 0 };
-        }
-        self.activity.frames = self.activity.frames.wrapping_add(1);
-        self.activity.frames.is_multiple_of(ACTIVE)
-    }
-
     /// Slots of the peer's ring here: as many as it may send frames.
     pub(crate) fn slots(&self) -> u16 {
         self.credits.lent()
@@ -121,12 +102,5 @@ impl Peer {
     #[cfg(test)]
     pub(crate) fn next_slot(&self) -> u64 {
         self.ring.map_or(0, |r| r.at)
-    }
-
-    /// A slot of ours was filled by a frame that counts: of the ring, where it is free again, or one that must be posted.
-    #[inline]
-    pub(super) fn slot_filled(&mut self) {
-        self.credits.filled(self.in_ring);
-        self.frames_received = self.frames_received.wrapping_add(1);
     }
 }

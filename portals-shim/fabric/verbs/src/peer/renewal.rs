@@ -123,7 +123,7 @@ impl Peer {
         self.sent_notice.forget();
         self.confirm_anew();
         self.withdrawn.clear();
-        self.notifies = false;
+        self.received.renew();
         self.leave_ring();
         self.requests.renew();
         self.broken = false;

@@ -103,16 +103,16 @@ impl Verbs {
             let Some((ring, peer)) = ring.zip(peer) else {
                 break;
             };
-            let Some((len, value)) = ring.reader.take(peer.frames_received, &mut copy) else {
+            let Some((len, value)) = ring.reader.take(peer.received.frames(), &mut copy) else {
                 break;
             };
             any = true;
-            peer.in_ring = true;
+            peer.received.by_ring(true);
             self.counters.ring_frames += 1;
             let bytes = copy.as_bytes().get(..len).unwrap_or_default();
             self.handle_frame(ni, rank, bytes, value);
             if let Some(peer) = self.peer(rank) {
-                peer.in_ring = false;
+                peer.received.by_ring(false);
             }
             if !self.rings.is_full(at) {
                 break;
@@ -137,7 +137,10 @@ impl Verbs {
             return;
         }
         let sleeps = self.rings.sleeps;
-        if self.peer(rank).is_some_and(|p| p.is_active(sleeps)) {
+        if self
+            .peer(rank)
+            .is_some_and(|p| p.received.is_active(sleeps))
+        {
             self.open_ring(rank);
         }
     }

@@ -145,12 +145,12 @@ impl Verbs {
     #[inline(never)]
     fn count_long_put(&mut self, ni: &mut Ni, rank: usize, portal: u32, md: MdHandle) {
         let Some(peer) = self.peer(rank) else { return };
-        peer.long_puts = peer.long_puts.wrapping_add(1);
+        let often = peer.received.count_long_put(OFTEN);
         let short = ni.md_query(md).is_ok_and(|s| s.length <= LONGEST);
-        if peer.long_puts % OFTEN != 0 || !short || !ni.open_to_writes(md) {
+        if !often || !short || !ni.open_to_writes(md) {
             return;
         }
-        let first = !std::mem::replace(&mut peer.notifies, true);
+        let first = peer.received.begin_to_notify();
         self.show(ni, portal);
         if first {
             self.advertise_all(ni, rank);
@@ -173,7 +173,7 @@ impl Verbs {
             source: peer.id,
             who,
         };
-        match peer.received_notice.again(len as usize, &ends) {
+        match peer.received.notice_again(len as usize, &ends) {
             Ok((header, md)) => {
                 let value = value.unwrap_or_default();
                 let prefix = frame::prefix_of(value, peer.requests.done());
@@ -192,7 +192,7 @@ impl Verbs {
         header: &Header,
         md: MdHandle,
     ) {
-        let notifies = self.peer(rank).is_some_and(|p| p.notifies);
+        let notifies = self.peer(rank).is_some_and(|p| p.received.notifies());
         let earlier = self.published.is_unconfirmed(md);
         let open = earlier || self.published.holds(md) == Some(header.pt_index);
         let taken = if notifies && open {

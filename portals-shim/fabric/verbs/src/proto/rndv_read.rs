@@ -16,7 +16,7 @@
 //! # Invariants
 //!
 //! * Data stays registered, and its descriptor in use, until the target has said that it has read it.
-//! * What a get or an exchange reads at the target is read when the puts before it are in place (`peer/late.rs`).
+//! * What a get or an exchange reads at the target is read when the puts before it are in place (`peer/received/late.rs`).
 
 use crate::frame::{Kind, MESSAGE_HEAD, READY_TO_SEND, TOKEN};
 use crate::memory::{Transfer, Use};
@@ -164,7 +164,7 @@ impl Verbs {
             again: false,
         };
         if request && let Some(peer) = self.peer(rank) {
-            peer.late.begin();
+            peer.received.late().begin();
         }
         self.post_transfer(
             rank,

@@ -390,9 +390,9 @@ fn device_nothing_is_answered_that_may_not_be_read() {
         assert_eq!(found.map(|m| (m.addr, m.len)), expected, "{what}");
         let bytes = frame(Kind::ReadRequest, |w| w.read_request(77, at, len));
         raws[0].say(1, &bytes);
-        let frames = raws[1].library.nal.peers.get(0).unwrap().frames_received;
+        let frames = raws[1].library.nal.peers.get(0).unwrap().received.frames();
         until(&mut raws, what, |r| {
-            r[1].library.nal.peers.get(0).unwrap().frames_received > frames
+            r[1].library.nal.peers.get(0).unwrap().received.frames() > frames
         });
     }
     // Another user's or job's gets nothing.

@@ -130,7 +130,7 @@ fn device_frames_of_a_hostile_peer_are_counted_and_dropped() {
     }
     // No put has come that this one could be another of.
     if let Some(peer) = raws[TARGET].nal().peer(EVIL) {
-        peer.received_header.forget();
+        peer.received.forget_header();
     }
     raws[EVIL].say_headless(TARGET, &[7; 8]);
     expected += 1;

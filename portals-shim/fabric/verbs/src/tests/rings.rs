@@ -444,7 +444,7 @@ fn device_rings_of_a_hostile_peer_are_refused() {
             .unwrap();
     };
     let heard = raws[1].nal().peer(2).unwrap();
-    let (number, slot) = (heard.frames_received, heard.slots());
+    let (number, slot) = (heard.received.frames(), heard.slots());
     let next = raws[2].nal().peer(1).unwrap().next_slot();
     // What has a right sum and is no frame counts as one that cannot be read.
     let mut rubbish = vec![200; 24 + ring::END];

@@ -304,7 +304,7 @@ fn device_what_is_being_taken_back_is_not_shown_again() {
     let (puts, shown) = std::thread::scope(|scope| {
         let taken = scope.spawn(|| {
             let (ni, nal) = (&mut one.library.ni, &mut one.library.nal);
-            let puts = |nal: &Verbs| nal.peers.get(0).unwrap().long_puts;
+            let puts = |nal: &Verbs| nal.peers.get(0).unwrap().received.long_puts();
             let before = puts(nal);
             nal.withdraw(ni, md).unwrap();
             (puts(nal) - before, nal.published.holds(md))
