@@ -42,7 +42,7 @@ const LOOK_UP: Duration = Duration::from_secs(2);
 impl Verbs {
     /// The rank of a connection of the manager.
     fn rank_of_link(&self, key: LinkKey) -> Option<usize> {
-        let has = |p: &Peer| p.link.as_ref().is_some_and(|l| l.key() == key);
+        let has = |p: &Peer| p.session.link.as_ref().is_some_and(|l| l.key() == key);
         let found = self.peers.iter().find(|(_, peer)| has(peer));
         found.map(|(rank, _)| rank)
     }
@@ -54,7 +54,7 @@ impl Verbs {
             return;
         };
         // The timer goes on: of the peer's time a part is over, however often it is asked anew.
-        peer.session.stage = Stage::Joining(attempt);
+        peer.enter(Stage::Joining(attempt));
         peer.session.card = Some(card);
         let begun = match host_ports(&card.address) {
             Some((_, requests)) => joiner
@@ -64,7 +64,7 @@ impl Verbs {
             None => Err("it takes no requests of a connection manager".to_owned()),
         };
         match begun {
-            Ok(link) => peer.link = Some(link),
+            Ok(link) => peer.session.link = Some(link),
             Err(why) => self.ask_anew(ni, rank, &why),
         }
         self.count_pending();
@@ -82,8 +82,8 @@ impl Verbs {
         };
         let attempt = self.conn.next_attempt();
         if let Some(peer) = self.peer(rank) {
-            peer.qp = Some(qp);
-            peer.session.stage = Stage::Asking(attempt);
+            peer.sq.attach(qp);
+            peer.enter(Stage::Asking(attempt));
             // The timer sends the word.
             if let Some(timer) = &mut peer.session.timer {
                 timer.again(Instant::now());
@@ -115,7 +115,7 @@ impl Verbs {
             CmEvent::Request { link, private } => self.joining_request(link, &private),
             CmEvent::Resolved(key) => self.go_on(ni, key, |verbs, rank| {
                 let (device, port) = (verbs.adapter.device().clone(), verbs.adapter.port());
-                let link = verbs.peer(rank)?.link.as_ref()?;
+                let link = verbs.peer(rank)?.session.link.as_ref()?;
                 if !link.is_on(&device, port) {
                     return Some(Err("its address is reached by another device".to_owned()));
                 }
@@ -124,7 +124,8 @@ impl Verbs {
             CmEvent::Routed(key) => self.go_on(ni, key, |verbs, rank| {
                 let [from, own] = [verbs.peers.own(), rank].map(|index| verbs.name_of(index).0);
                 let peer = verbs.peer(rank)?;
-                let (Stage::Joining(attempt), Some(card)) = (peer.session.stage, peer.session.card)
+                let (Stage::Joining(attempt), Some(card)) =
+                    (peer.session.stage(), peer.session.card)
                 else {
                     return None;
                 };
@@ -135,13 +136,13 @@ impl Verbs {
                     attempt: attempt.into(),
                     token: card.token.into(),
                 };
-                let qp = peer.qp.clone()?;
-                let asked = peer.link.as_mut()?.connect(&qp, hello.as_bytes());
+                let qp = peer.sq.qp().cloned()?;
+                let asked = peer.session.link.as_mut()?.connect(&qp, hello.as_bytes());
                 Some(asked.map_err(|e| with_causes(&e)))
             }),
             CmEvent::Response(key, depths) => {
                 self.go_on(ni, key, |verbs, rank| {
-                    let finished = verbs.peer(rank)?.link.as_ref()?.finish(depths);
+                    let finished = verbs.peer(rank)?.session.link.as_ref()?.finish(depths);
                     Some(finished.map_err(|e| with_causes(&e)))
                 });
                 self.joined(ni, key);
@@ -151,7 +152,7 @@ impl Verbs {
                 let Some(rank) = self.rank_of_link(key) else {
                     return;
                 };
-                match self.peer(rank).map(|p| p.session.stage) {
+                match self.peer(rank).map(|p| p.session.stage()) {
                     Some(Stage::Joining(_)) => {
                         self.ask_anew(ni, rank, &format!("{what} ({status})"));
                     }
@@ -165,7 +166,7 @@ impl Verbs {
                     return;
                 };
                 tracing::debug!(peer = rank, "disconnected");
-                match self.peer(rank).map(|p| p.session.stage) {
+                match self.peer(rank).map(|p| p.session.stage()) {
                     Some(Stage::Joining(_)) => self.ask_anew(ni, rank, "disconnected"),
                     _ => self.link_ended(rank),
                 }
@@ -178,9 +179,9 @@ impl Verbs {
     fn link_ended(&mut self, rank: usize) {
         if let Some(peer) = self.peer(rank)
             && !peer.is_failed()
-            && peer.session.stage != Stage::Draining
+            && peer.session.stage() != Stage::Draining
         {
-            peer.broken = true;
+            peer.sq.set_broken(true);
             self.conn.pending += 1;
         }
     }
@@ -196,7 +197,7 @@ impl Verbs {
             return;
         };
         if !matches!(
-            self.peer(rank).map(|p| p.session.stage),
+            self.peer(rank).map(|p| p.session.stage()),
             Some(Stage::Joining(_))
         ) {
             return;
@@ -214,13 +215,13 @@ impl Verbs {
         let timer = self.conn.timer();
         let Some(peer) = self.peer(rank) else { return };
         let (Stage::Joining(attempt), Some(card), Some(qpn)) = (
-            peer.session.stage,
+            peer.session.stage(),
             peer.session.card.take(),
-            peer.qp.as_ref().map(verbs_backend::Qp::qpn),
+            peer.sq.qp().map(verbs_backend::Qp::qpn),
         ) else {
             return;
         };
-        peer.session.stage = Stage::Opening(attempt);
+        peer.enter(Stage::Opening(attempt));
         peer.session.timer = Some(timer);
         self.peers.joined(qpn, rank);
         self.renew(ni, rank, &card);
@@ -238,7 +239,7 @@ impl Verbs {
         let answered = |rank: usize, attempt| {
             let peer = self.peers.get(rank);
             peer.is_some_and(|p| {
-                p.session.stage == Stage::Answered && p.session.taken == Some(attempt)
+                p.session.stage() == Stage::Answered && p.session.taken == Some(attempt)
             })
         };
         let named = asked.and_then(|(name, attempt)| {
@@ -247,9 +248,9 @@ impl Verbs {
         });
         let peer = named.and_then(|(rank, attempt)| {
             let peer = self.peers.get_mut(rank)?;
-            let fits = peer.session.stage == Stage::Answered
+            let fits = peer.session.stage() == Stage::Answered
                 && peer.session.taken == Some(attempt)
-                && peer.link.is_none();
+                && peer.session.link.is_none();
             (fits && on && !closed).then_some((rank, peer))
         });
         let Some((rank, peer)) = peer else {
@@ -257,11 +258,11 @@ impl Verbs {
             tracing::warn!(?asked, "a request of the connection manager is rejected");
             return link.reject();
         };
-        let Some(qp) = peer.qp.clone() else {
+        let Some(qp) = peer.sq.qp().cloned() else {
             return link.reject();
         };
         match link.accept(&qp) {
-            Ok(()) => peer.link = Some(link),
+            Ok(()) => peer.session.link = Some(link),
             // Whoever asked finds out, and asks anew.
             Err(error) => {
                 let why = with_causes(&error);

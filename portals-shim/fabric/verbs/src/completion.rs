@@ -1,7 +1,7 @@
 //! What the end of a request does: of a receive, a frame; of a send, room; of an RDMA operation, its events.
 
 use super::handshake;
-use super::peer::{self, Peer};
+use super::peer;
 use super::proto::offload::is_offloaded;
 use super::verbs::{BATCH, Record, Verbs, Work};
 use portals_core::{Ni, NiFail};
@@ -60,7 +60,7 @@ impl Verbs {
     pub(super) fn repost(&mut self) {
         self.due.pump = true;
         match self.queues.repost() {
-            Ok(()) => self.peers.each(Peer::slots_posted),
+            Ok(()) => self.peers.each(|peer| peer.sq.slots_posted()),
             Err(error) if !self.gone => {
                 tracing::error!(%error, "receives could not be posted again");
             }
@@ -104,7 +104,7 @@ impl Verbs {
         let mut id = completion.id();
         let mut buffer = None;
         if completion.owns_buffer() {
-            match peer.qp.as_ref().and_then(|qp| qp.take(completion)) {
+            match peer.sq.take_buffer(completion) {
                 Some((taken, tag)) => {
                     id = tag;
                     buffer = Some(taken);
@@ -115,17 +115,20 @@ impl Verbs {
         }
         if let Err(error) = completion.result() {
             self.conn.pending += 1;
-            if !peer.broken && peer.session.stage != handshake::Stage::Draining && !self.closed {
+            if !peer.sq.is_broken()
+                && peer.session.stage() != handshake::Stage::Draining
+                && !self.closed
+            {
                 tracing::warn!(peer = rank, %error, "connection broken");
             }
         }
-        let mut silent = peer.done_silently(id);
+        let mut silent = peer.sq.done_silently(id);
         while let Some(done) = silent {
             self.piece_done(ni, done, false);
-            silent = self.peer(rank).and_then(|p| p.done_silently(id));
+            silent = self.peer(rank).and_then(|p| p.sq.done_silently(id));
         }
         let Some(peer) = self.peer(rank) else { return };
-        peer.handle_completion(completion.status(), buffer);
+        peer.sq.handle_completion(completion.status(), buffer);
         if completion.is_ok() && id < peer::PLAIN {
             self.piece_done(ni, id, false);
         }

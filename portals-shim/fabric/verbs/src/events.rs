@@ -40,7 +40,7 @@ impl Verbs {
                     if let Some(rank) = self.peers.by_qpn(qpn)
                         && let Some(peer) = self.peer(rank)
                     {
-                        peer.broken = true;
+                        peer.sq.set_broken(true);
                         self.conn.pending += 1;
                     }
                 }

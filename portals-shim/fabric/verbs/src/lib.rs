@@ -38,7 +38,7 @@
 //! | `receive.rs` | what a frame from a peer does |
 //! | `onesided.rs` | which descriptors peers may reach, and their withdrawal |
 //! | `adverts.rs` | which descriptors of peers may be reached |
-//! | `peer.rs`, `peer/` | order, credits, send queue of one connection |
+//! | `peer.rs`, `peer/` | one peer: connecting, send queue, requests, what was received |
 //! | `memory.rs` | registration, requests on descriptor memory |
 //! | `frame.rs` | the bytes of a frame |
 //! | `channel.rs` | connections, datagrams or both: the switch |

@@ -112,7 +112,7 @@ impl Verbs {
     /// Receive slots for one more connection, and its place in the completion queue; `false` if there is none.
     fn make_room(&mut self, rank: usize) -> bool {
         let others = self.peers.iter().filter(|(at, _)| *at != rank);
-        let needed = others.filter(|(_, p)| p.qp.is_some()).count() + 1;
+        let needed = others.filter(|(_, p)| p.sq.qp().is_some()).count() + 1;
         if needed > self.conn.plan.peers as usize {
             return false;
         }
@@ -133,13 +133,13 @@ impl Verbs {
         if self.closed || self.gone || self.meet(rank).is_none() || !self.make_room(rank) {
             return false;
         }
-        if self.peer(rank).is_none_or(|p| p.qp.is_some()) {
+        if self.peer(rank).is_none_or(|p| p.sq.qp().is_some()) {
             return true;
         }
         match self.new_qp() {
             Ok(qp) => {
                 if let Some(peer) = self.peer(rank) {
-                    peer.qp = Some(qp);
+                    peer.sq.attach(qp);
                 }
                 true
             }
@@ -152,7 +152,7 @@ impl Verbs {
 
     /// Gives back what was set aside, if the connection was not begun.
     pub(super) fn discard(&mut self, rank: usize) {
-        if let Some(peer) = self.peer(rank).filter(|p| p.session.stage == Stage::Idle) {
+        if let Some(peer) = self.peer(rank).filter(|p| p.session.stage() == Stage::Idle) {
             drop(peer.unlink());
         }
     }
@@ -161,7 +161,7 @@ impl Verbs {
     pub(super) fn connect(&mut self, ni: &mut Ni, rank: usize) {
         if self
             .peer(rank)
-            .is_some_and(|p| p.session.stage == Stage::Idle)
+            .is_some_and(|p| p.session.stage() == Stage::Idle)
         {
             self.dial(ni, rank);
         }
@@ -207,7 +207,7 @@ impl Verbs {
             return self.fail_peer(ni, rank, &why);
         }
         self.find_way(rank);
-        let prepared = self.peer(rank).and_then(|p| p.qp.take());
+        let prepared = self.peer(rank).and_then(|p| p.sq.detach());
         let qp = match prepared.map_or_else(|| self.new_qp(), Ok) {
             Ok(qp) => qp,
             Err(why) => return self.fail_peer(ni, rank, &why),
@@ -215,8 +215,8 @@ impl Verbs {
         let (attempt, timer) = (self.conn.next_attempt(), self.conn.timer());
         let endpoint = self.own_end(&qp);
         if let Some(peer) = self.peer(rank) {
-            peer.session.stage = Stage::Asking(attempt);
-            peer.qp = Some(qp);
+            peer.enter(Stage::Asking(attempt));
+            peer.sq.attach(qp);
             // A connection that is being mended has had part of its time.
             let before = peer.session.timer.filter(|_| peer.session.met);
             peer.session.timer = Some(before.map_or(timer, |before| timer.after(&before)));
@@ -261,8 +261,8 @@ impl Verbs {
             return Err("no such peer".to_owned());
         };
         peer.session.who = Some((card.uid, card.jid));
-        peer.confirm_by(witness.map(|witness| (witness, remote)));
-        let Some(qp) = peer.qp.clone() else {
+        peer.sq.confirm_by(witness.map(|witness| (witness, remote)));
+        let Some(qp) = peer.sq.qp().cloned() else {
             return Err("no queue pair".to_owned());
         };
         if !managed {
@@ -287,7 +287,7 @@ impl Verbs {
         self.advertise_all(ni, rank);
         let pool = self.send_pool.clone();
         if let Some(peer) = self.peer(rank) {
-            peer.send(&pool, Kind::Greeting, false, PREFIX, |_| {});
+            peer.sq.send(&pool, Kind::Greeting, false, PREFIX, |_| {});
         }
     }
 
@@ -295,10 +295,10 @@ impl Verbs {
     pub(super) fn greeted(&mut self, ni: &mut Ni, rank: usize) {
         let Some(peer) = self.peer(rank) else { return };
         peer.session.greeted = true;
-        if matches!(peer.session.stage, Stage::Opening(_)) {
-            peer.session.stage = Stage::Up;
+        if matches!(peer.session.stage(), Stage::Opening(_)) {
+            peer.enter(Stage::Up);
         }
-        if peer.session.stage == Stage::Up {
+        if peer.session.stage() == Stage::Up {
             peer.session.timer = None;
         }
         self.count_pending();
@@ -315,17 +315,17 @@ impl Verbs {
     #[cold]
     pub(super) fn ready(&mut self, ni: &mut Ni, rank: usize) {
         let Some(peer) = self.peer(rank) else { return };
-        if peer.session.stage != Stage::Answered {
+        if peer.session.stage() != Stage::Answered {
             return;
         }
-        peer.session.stage = Stage::Up;
+        peer.enter(Stage::Up);
         peer.session.timer = None;
         self.count_pending();
         self.greet(ni, rank);
     }
 
     pub(super) fn count_pending(&mut self) {
-        let waits = |p: &Peer| p.broken || p.session.is_pending();
+        let waits = |p: &Peer| p.sq.is_broken() || p.session.is_pending();
         self.conn.pending = self.peers.iter().filter(|(_, p)| waits(p)).count();
     }
 
@@ -352,7 +352,7 @@ impl Verbs {
             self.counters.bad_frames += 1;
             return;
         };
-        let (stage, taken) = (peer.session.stage, peer.session.taken);
+        let (stage, taken) = (peer.session.stage(), peer.session.taken);
         let known = stage == Stage::Asking(message.attempt);
         match message.word {
             Word::Connect => match on_connect(own, theirs, stage, taken, message.attempt) {
@@ -390,7 +390,7 @@ impl Verbs {
                     return self.begin_joining(ni, rank, message.attempt, message.card);
                 }
                 if let Some(peer) = self.peer(rank) {
-                    peer.session.stage = Stage::Opening(message.attempt);
+                    peer.enter(Stage::Opening(message.attempt));
                     peer.session.timer = Some(timer);
                 }
                 self.renew(ni, rank, &message.card);
@@ -436,10 +436,10 @@ impl Verbs {
             return self.refuse(rank, message, Refusal::Full);
         }
         let made = self.way_back(rank, message).and_then(|()| {
-            if self.peer(rank).is_some_and(|p| p.qp.is_none()) {
+            if self.peer(rank).is_some_and(|p| p.sq.qp().is_none()) {
                 let qp = self.new_qp()?;
                 if let Some(peer) = self.peer(rank) {
-                    peer.qp = Some(qp);
+                    peer.sq.attach(qp);
                 }
             }
             self.join(rank, &message.endpoint, &message.card)
@@ -456,7 +456,7 @@ impl Verbs {
         };
         let timer = self.conn.timer();
         if let Some(peer) = self.peer(rank) {
-            peer.session.stage = Stage::Answered;
+            peer.enter(Stage::Answered);
             peer.session.taken = Some(message.attempt);
             peer.session.timer = Some(timer);
         }
@@ -476,17 +476,17 @@ impl Verbs {
         let now = Instant::now();
         let patience = self.conn.patience;
         let Some(peer) = self.peer(rank) else { return };
-        peer.broken = false;
+        peer.sq.set_broken(false);
         peer.session.greeted = false;
         peer.adverts.clear();
-        peer.session.stage = Stage::Draining;
+        peer.enter(Stage::Draining);
         peer.session.timer = Some(Timer::once(now, FLUSH, patience));
-        if let Some(qp) = &peer.qp
+        if let Some(qp) = peer.sq.qp()
             && let Err(error) = qp.to_error()
         {
             tracing::debug!(peer = rank, %error, "queue pair not put into the error state");
         }
-        peer.mark();
+        peer.sq.mark();
         self.conn.pending += 1;
         self.published.forget_peer(rank);
         self.conn.bell.ring();
@@ -498,7 +498,7 @@ impl Verbs {
             let Some(peer) = self.peer(rank) else {
                 continue;
             };
-            if peer.broken && peer.session.stage != Stage::Draining && !peer.is_failed() {
+            if peer.sq.is_broken() && peer.session.stage() != Stage::Draining && !peer.is_failed() {
                 if self.closed {
                     self.fail_peer(ni, rank, &"the interface closes");
                 } else {
@@ -506,11 +506,11 @@ impl Verbs {
                 }
                 continue;
             }
-            if peer.session.stage != Stage::Draining || found > 0 {
+            if peer.session.stage() != Stage::Draining || found > 0 {
                 continue;
             }
             // The completion queue is empty. What does not come in time will not come.
-            if !peer.is_still()
+            if !peer.sq.is_still()
                 && peer
                     .session
                     .timer
@@ -524,15 +524,15 @@ impl Verbs {
             };
             if let Some(qp) = peer.unlink_confirmed() {
                 let qpn = qp.qpn();
-                peer.given_back(qp.destroy());
+                peer.sq.given_back(qp.destroy());
                 self.peers.parted(qpn);
             }
             let Some(peer) = self.peer(rank) else {
                 continue;
             };
-            peer.abandon();
-            peer.broken = false;
-            if peer.has_gap() {
+            peer.sq.abandon();
+            peer.sq.set_broken(false);
+            if peer.sq.has_gap() {
                 self.fail_peer(
                     ni,
                     rank,
@@ -546,7 +546,7 @@ impl Verbs {
             let Some(peer) = self.peer(rank) else {
                 continue;
             };
-            peer.session.stage = Stage::Idle;
+            peer.enter(Stage::Idle);
             if let Some(message) = peer.session.asked.take() {
                 self.accept(ni, rank, &message);
             } else if self.closed {
@@ -566,7 +566,7 @@ impl Verbs {
             let Some(peer) = self.peer(rank) else {
                 continue;
             };
-            let stage = peer.session.stage;
+            let stage = peer.session.stage();
             let Some(timer) = peer.session.timer.as_mut() else {
                 continue;
             };
@@ -600,7 +600,7 @@ impl Verbs {
             match stage {
                 Stage::Asking(attempt) => {
                     self.find_way(rank);
-                    let qp = self.peer(rank).and_then(|p| p.qp.clone());
+                    let qp = self.peer(rank).and_then(|p| p.sq.qp().cloned());
                     let endpoint = qp.map_or(NOWHERE, |qp| self.own_end(&qp));
                     let message = self.datagram(rank, Word::Connect, attempt, endpoint);
                     self.tell_peer(rank, &message.to_bytes());
@@ -615,8 +615,8 @@ impl Verbs {
     /// A connection that nobody uses is undone.
     fn forget_connection(&mut self, rank: usize) {
         let Some(peer) = self.peer(rank) else { return };
-        peer.session.stage = Stage::Idle;
-        peer.abandon();
+        peer.enter(Stage::Idle);
+        peer.sq.abandon();
         if let Some(qp) = peer.unlink() {
             self.peers.parted(qp.qpn());
         }
@@ -673,7 +673,7 @@ impl Verbs {
             lost.push(rank);
         }
         let Some(peer) = self.peer(rank) else { return };
-        peer.abandon();
+        peer.sq.abandon();
         peer.give_up();
         let held = std::mem::take(&mut peer.held);
         let expected = peer.requests.give_up();
@@ -751,8 +751,8 @@ impl Verbs {
     /// Tells connected peers that this side closes; `whole` if nothing of what they have sent is under way.
     pub(super) fn say_bye(&mut self, whole: bool) {
         for rank in 0..self.peers.len() {
-            let peer = self.peer(rank).filter(|p| p.is_connected());
-            if let Some(done) = peer.map(|p| p.requests_done_here) {
+            let peer = self.peer(rank).filter(|p| p.sq.is_connected());
+            if let Some(done) = peer.map(|p| p.sq.requests_done()) {
                 let word = Word::Bye {
                     done: whole.then_some(done),
                 };

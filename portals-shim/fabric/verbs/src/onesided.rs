@@ -177,7 +177,7 @@ impl Verbs {
             // Others learn the list when they connect.
             if self
                 .peer(rank)
-                .is_some_and(|p| p.is_connected() && !same(p))
+                .is_some_and(|p| p.sq.is_connected() && !same(p))
             {
                 self.advertise(rank, portal, token, &all);
                 asked.insert(rank);
@@ -216,7 +216,7 @@ impl Verbs {
             })
             .map(|(_, md)| *md)
             .collect();
-        peer.send(&pool, Kind::Advertise, false, SLOT, |w| {
+        peer.sq.send(&pool, Kind::Advertise, false, SLOT, |w| {
             w.token(token);
             w.adverts(portal, &its);
         });

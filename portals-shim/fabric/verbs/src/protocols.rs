@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `rma write`, `rma read` | `proto/rma_write.rs`, `proto/rma_read.rs` | the peer advertises the descriptor, and all before it has had its effect |
 //! | `get by active message` | `proto/get_by_am.rs` | a short get of such a descriptor, where the peer's library is quicker than its adapter |
-//! | `eager ring` | `proto/eager_ring.rs`, `peer/eager_ring.rs` | header and data fit a slot, and the peer polls its ring; else as `eager send` |
+//! | `eager ring` | `proto/eager_ring.rs`, `peer/send_queue/eager_ring.rs` | header and data fit a slot, and the peer polls its ring; else as `eager send` |
 //! | `eager send` | `proto/eager_send.rs`, `receive.rs` | they fit a receive |
 //! | `rma write, send` | `proto/rma_write_send.rs` | the peer advertises the descriptor after some long puts; data in one piece |
 //! | `rndv read` | `proto/rndv_read.rs` | longer: the target reads it |

@@ -77,7 +77,7 @@ impl Verbs {
             }
         };
         peer.handle_prefix(&prefix, true);
-        if peer.session.stage == Stage::Answered {
+        if peer.session.stage() == Stage::Answered {
             self.ready(ni, rank);
         }
         self.message(ni, rank, &header, data);
@@ -101,7 +101,7 @@ impl Verbs {
         };
         let Some(peer) = self.peer(rank) else { return };
         peer.handle_prefix(&prefix, body != FrameBody::Credit);
-        if peer.session.stage == Stage::Answered {
+        if peer.session.stage() == Stage::Answered {
             self.ready(ni, rank);
         }
         match body {
@@ -151,7 +151,7 @@ impl Verbs {
     /// The effect of one more request of the peer is complete.
     pub(super) fn request_done(&mut self, rank: usize) {
         if let Some(peer) = self.peer(rank) {
-            peer.requests_done_here = peer.requests_done_here.wrapping_add(1);
+            peer.sq.request_done();
         }
     }
 
@@ -268,7 +268,10 @@ impl Verbs {
     /// Tells a peer that its new advertisement is in force. What was asked of its library, by the old one, is read before.
     fn confirm(&mut self, rank: usize, token: u32) {
         self.read_unanswered();
-        if self.peer(rank).is_some_and(|p| p.confirms_at_once(token)) {
+        if self
+            .peer(rank)
+            .is_some_and(|p| p.sq.confirms_at_once(token))
+        {
             self.say_withdrawn(rank, token);
         } else {
             self.due.confirm = true;
@@ -285,13 +288,14 @@ impl Verbs {
             };
             let next = |v: &mut Self| {
                 v.peer(rank)
-                    .filter(|p| p.is_connected())?
+                    .filter(|p| p.sq.is_connected())?
+                    .sq
                     .next_confirmable()
             };
             while let Some(token) = next(self) {
                 self.say_withdrawn(rank, token);
             }
-            self.due.confirm |= self.peer(rank).is_some_and(|p| p.awaits_reads());
+            self.due.confirm |= self.peer(rank).is_some_and(|p| p.sq.awaits_reads());
         }
     }
 
@@ -299,8 +303,9 @@ impl Verbs {
         let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
-        peer.send(&self.send_pool, Kind::Withdrawn, false, TOKEN, |w| {
-            w.token(token)
-        });
+        peer.sq
+            .send(&self.send_pool, Kind::Withdrawn, false, TOKEN, |w| {
+                w.token(token)
+            });
     }
 }

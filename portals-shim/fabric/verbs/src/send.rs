@@ -30,7 +30,7 @@ impl Verbs {
         let Some(peer) = self.meet(rank) else {
             return delivery::refuse(ni, tx);
         };
-        match peer.session.stage {
+        match peer.session.stage() {
             Stage::Failed => delivery::refuse(ni, tx),
             Stage::Idle => {
                 peer.held.push_back(tx.clone());
@@ -103,7 +103,7 @@ impl Verbs {
         let mut next = Some(transfer);
         while let Some(t) = next {
             let (piece, rest) = t.split(most);
-            peer.transfer(piece, id as u64);
+            peer.sq.transfer(piece, id as u64);
             next = rest;
         }
         id

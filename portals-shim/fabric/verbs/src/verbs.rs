@@ -114,9 +114,9 @@ impl Verbs {
         self.due.pump = false;
         let (pool, pending) = (&self.send_pool, &mut self.conn.pending);
         self.peers.each(|peer| {
-            if peer.wants_pump() {
-                peer.pump(pool);
-                *pending += usize::from(peer.broken);
+            if peer.sq.wants_pump() {
+                peer.sq.pump(pool);
+                *pending += usize::from(peer.sq.is_broken());
             }
         });
     }
@@ -189,8 +189,8 @@ impl Verbs {
         self.read_unanswered();
         let mut all = true;
         self.peers.each(|peer| {
-            if peer.is_unused() && peer.is_connected() {
-                peer.mark();
+            if peer.is_unused() && peer.sq.is_connected() {
+                peer.sq.mark();
             }
             all &= peer.is_drained();
         });

@@ -40,15 +40,16 @@ impl Verbs {
             let Some(peer) = self.peer(rank) else {
                 continue;
             };
-            if !matches!(peer.session.stage, Stage::Up | Stage::Opening(_)) || peer.broken {
+            if !matches!(peer.session.stage(), Stage::Up | Stage::Opening(_)) || peer.sq.is_broken()
+            {
                 continue;
             }
-            if peer.has_forgotten(now) {
+            if peer.sq.has_forgotten(now) {
                 tracing::warn!(
                     peer = rank,
                     "connection broken: the adapter neither completes nor fails a request"
                 );
-                peer.broken = true;
+                peer.sq.set_broken(true);
                 self.conn.pending += 1;
             }
         }

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Everything that says what has been done (acknowledgements of one-sided puts, frames that need not be sent again, the
-//! close) goes by these ends (`peer/confirm.rs`).
+//! close) goes by these ends (`peer/send_queue/confirm.rs`).
 
 mod word;
 
@@ -37,23 +37,26 @@ impl Verbs {
         let mut id = completion.id();
         let mut buffer = None;
         if completion.owns_buffer() {
-            match peer.qp.as_ref().and_then(|qp| qp.take(completion)) {
+            match peer.sq.take_buffer(completion) {
                 Some((taken, tag)) => (id, buffer) = (tag, Some(taken)),
                 // A failed receive.
                 None => return self.queues.recycle(completion),
             }
         }
-        let known = peer.ended(id, completion.status(), buffer);
+        let known = peer.sq.ended(id, completion.status(), buffer);
         if let Err(error) = completion.result() {
-            if !peer.broken && peer.session.stage != handshake::Stage::Draining && !self.closed {
+            if !peer.sq.is_broken()
+                && peer.session.stage() != handshake::Stage::Draining
+                && !self.closed
+            {
                 tracing::warn!(peer = rank, %error, "connection broken");
             }
-            peer.broken = true;
+            peer.sq.set_broken(true);
             self.conn.pending += 1;
             return;
         }
         if known && completion.opcode() == Some(Opcode::Read) {
-            while let Some((done, last)) = self.peer(rank).and_then(|p| p.take_confirmed(id)) {
+            while let Some((done, last)) = self.peer(rank).and_then(|p| p.sq.take_confirmed(id)) {
                 if let Confirmed::Record(done) = done {
                     self.piece_done(ni, done, false);
                 }
@@ -62,8 +65,8 @@ impl Verbs {
                 }
             }
         }
-        if let Some(peer) = self.peer(rank).filter(|p| !p.broken) {
-            peer.ask_if_ended();
+        if let Some(peer) = self.peer(rank).filter(|p| !p.sq.is_broken()) {
+            peer.sq.ask_if_ended();
         }
     }
 }

@@ -75,7 +75,7 @@ impl Verbs {
         }
         self.peers.each(|peer| {
             if peer.is_unused() && peer.is_open() {
-                peer.probe();
+                peer.sq.probe();
             }
         });
         false
@@ -85,8 +85,9 @@ impl Verbs {
     fn useless(&self) -> Option<usize> {
         let is = |index: &usize| match self.peers.get(*index) {
             Some(peer) => {
-                let idle =
-                    peer.session.stage == Stage::Idle && peer.qp.is_none() && peer.is_unused();
+                let idle = peer.session.stage() == Stage::Idle
+                    && peer.sq.qp().is_none()
+                    && peer.is_unused();
                 peer.is_failed() || idle
             }
             None => true,
@@ -148,7 +149,8 @@ impl Verbs {
 
     /// A peer has disconnected, or knows nothing of the session.
     pub(crate) fn peer_disconnected(&mut self, ni: &mut Ni, index: usize) {
-        let answered = |p: &&mut Peer| p.session.stage == Stage::Answered && p.requests.sent() == 0;
+        let answered =
+            |p: &&mut Peer| p.session.stage() == Stage::Answered && p.requests.sent() == 0;
         if let Some(peer) = self.peer(index).filter(answered) {
             // Its request was an old one, and nothing has been sent: what waits for it goes another time.
             let held = std::mem::take(&mut peer.held);

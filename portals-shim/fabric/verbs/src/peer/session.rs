@@ -3,11 +3,12 @@
 use crate::handshake::{self, Stage};
 use crate::mail::Way;
 use crate::timer::Timer;
+use verbs_backend::cm::Link;
 
 /// The connecting to one peer.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) stage: Stage,
+    stage: Stage,
     pub(crate) timer: Option<Timer>,
     /// The connection was in use once.
     pub(crate) met: bool,
@@ -26,6 +27,8 @@ pub(crate) struct Session {
     pub(crate) asked: Option<handshake::Message>,
     /// What the peer has said of itself in its ACCEPT, while the manager joins the queue pairs.
     pub(crate) card: Option<handshake::Card>,
+    /// The connection manager's part of the connection.
+    pub(crate) link: Option<Link>,
 }
 
 impl Session {
@@ -43,7 +46,19 @@ impl Session {
             answer: None,
             asked: None,
             card: None,
+            link: None,
         }
+    }
+
+    /// How far it is.
+    #[inline]
+    pub(crate) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// It has come so far; [`Peer::enter`](super::Peer::enter) tells the send queue too.
+    pub(super) fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
     }
 
     /// Somebody has to look after it.

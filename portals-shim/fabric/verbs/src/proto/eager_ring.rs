@@ -10,7 +10,7 @@
 //!   looks now and then ◀─────────────────── RingLeft ─── a message: its completion wakes
 //! ```
 //!
-//! This file has the receiver's half; the sender's is `peer/eager_ring.rs`. What is started and completed is a frame, as by
+//! This file has the receiver's half; the sender's is `peer/send_queue/eager_ring.rs`. What is started and completed is a frame, as by
 //! `eager send`.
 //!
 //! # Recovery
@@ -122,10 +122,10 @@ impl Verbs {
         self.rings.copy = Some(copy);
         // What the frames say changes nothing for other peers.
         if let Some(peer) = self.peers.get_mut(rank)
-            && peer.wants_pump()
+            && peer.sq.wants_pump()
         {
-            peer.pump(&self.send_pool);
-            self.conn.pending += usize::from(peer.broken);
+            peer.sq.pump(&self.send_pool);
+            self.conn.pending += usize::from(peer.sq.is_broken());
         }
         any
     }
@@ -162,8 +162,8 @@ impl Verbs {
         self.rings.open.push(ring);
         let pool = &self.send_pool;
         if let Some(peer) = self.peers.get_mut(rank) {
-            let slots = peer.slots();
-            peer.send(pool, Kind::Ring, false, RING, |w| {
+            let slots = peer.sq.slots();
+            peer.sq.send(pool, Kind::Ring, false, RING, |w| {
                 w.ring(slots.into(), SLOT, at);
             });
         }
@@ -174,7 +174,7 @@ impl Verbs {
         if self.rings.open.len() + self.rings.left.len() >= self.rings.limit {
             self.rings.left.pop()?;
         }
-        let reader = Reader::new(self.peer(rank)?.slots().into())?;
+        let reader = Reader::new(self.peer(rank)?.sq.slots().into())?;
         match self.registry.of_buffer(reader.region(), Use::OpenPut) {
             Ok(mr) => Some(Ring {
                 rank,
@@ -202,7 +202,8 @@ impl Verbs {
             self.due.pump = true;
             let pool = &self.send_pool;
             if let Some(peer) = self.peers.get_mut(rank) {
-                peer.send(pool, Kind::Ring, false, RING, |w| w.ring(0, SLOT, nowhere));
+                peer.sq
+                    .send(pool, Kind::Ring, false, RING, |w| w.ring(0, SLOT, nowhere));
             }
         }
     }
@@ -214,10 +215,10 @@ impl Verbs {
             return;
         };
         if slots == 0 {
-            peer.leave_ring();
-            return peer.send(pool, Kind::RingLeft, false, PREFIX, |_| {});
+            peer.sq.leave_ring();
+            return peer.sq.send(pool, Kind::RingLeft, false, PREFIX, |_| {});
         }
-        if !peer.enter_ring(at, slots, size) {
+        if !peer.sq.enter_ring(at, slots, size) {
             self.counters.bad_frames += 1;
             tracing::warn!(peer = rank, "{}", FrameError::Ring { slots, size });
         }

@@ -10,7 +10,7 @@
 //! # Recovery
 //!
 //! Frames that a broken connection left undone are kept whole, and sent again over the next one, except those that the peer
-//! says it has had (`peer/renewal.rs`).
+//! says it has had (`peer/send_queue/renewal.rs`).
 
 use super::select::{self, Protocol};
 use crate::frame::{Kind, MESSAGE_HEAD, Writer};
@@ -27,8 +27,8 @@ impl Verbs {
             return false;
         };
         let len = header.payload_len() as usize;
-        if let Err(fill) = peer.send_again(header, len, fill) {
-            if !peer.send_now(&self.send_pool, MESSAGE_HEAD + len, |w| {
+        if let Err(fill) = peer.sq.send_again(header, len, fill) {
+            if !peer.sq.send_now(&self.send_pool, MESSAGE_HEAD + len, |w| {
                 w.header(header, len as u64);
                 if len > 0 {
                     fill.fill(w.room(len));
@@ -36,7 +36,7 @@ impl Verbs {
             }) {
                 return false;
             }
-            peer.sent_header.remember(header);
+            peer.sq.remember(header);
         }
         peer.requests.put_sent(header);
         peer.requests.framed();
@@ -77,7 +77,7 @@ impl Verbs {
         let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
-        peer.send(
+        peer.sq.send(
             &self.send_pool,
             Kind::Message,
             false,

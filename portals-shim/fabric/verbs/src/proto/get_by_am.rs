@@ -95,7 +95,7 @@ impl Verbs {
         });
         let (at, len) = (transfer.remote, transfer.local.len as u32);
         if let Some(peer) = self.peers.get_mut(rank) {
-            peer.send(
+            peer.sq.send(
                 &self.send_pool,
                 Kind::ReadRequest,
                 false,
@@ -104,7 +104,7 @@ impl Verbs {
                     w.read_request(number, at, len);
                 },
             );
-            self.due.pump |= peer.wants_pump();
+            self.due.pump |= peer.sq.wants_pump();
         }
     }
 
@@ -180,7 +180,7 @@ impl Verbs {
             return;
         };
         let size = TOKEN + memory.map_or(0, |m| m.len as usize);
-        peer.send(
+        peer.sq.send(
             &self.send_pool,
             Kind::ReadResponse,
             memory.is_none(),

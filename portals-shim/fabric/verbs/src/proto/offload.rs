@@ -74,10 +74,10 @@ impl Verbs {
         };
         let mut any = false;
         while let Some(peer) = self.peers.get_mut(rank)
-            && let Some(done) = peer.done_up_to(id)
+            && let Some(done) = peer.sq.done_up_to(id)
         {
             any = true;
-            self.due.pump |= peer.wants_pump();
+            self.due.pump |= peer.sq.wants_pump();
             self.piece_done(ni, done, false);
             if done == id {
                 break;

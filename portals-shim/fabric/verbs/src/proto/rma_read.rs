@@ -8,7 +8,7 @@
 //! # Recovery
 //!
 //! What a broken connection left undone is read again over the next one. A withdrawal by the peer waits for that
-//! (`peer/withdrawal.rs`).
+//! (`peer/send_queue/withdrawal.rs`).
 //!
 //! # Invariants
 //!
@@ -142,8 +142,8 @@ impl Verbs {
     #[inline(always)]
     pub(crate) fn post_read(&mut self, rank: usize, transfer: Transfer, id: u64) {
         if let Some(peer) = self.peers.get_mut(rank) {
-            peer.transfer(transfer, id);
-            self.due.pump |= peer.wants_pump();
+            peer.sq.transfer(transfer, id);
+            self.due.pump |= peer.sq.wants_pump();
             self.counters.protocols.rma_read += 1;
         }
     }

@@ -68,12 +68,12 @@ impl Verbs {
         let Some(peer) = self.peers.get_mut(rank) else {
             return false;
         };
-        if data.len > peer.max_inline() as u64 {
+        if data.len > peer.sq.max_inline() as u64 {
             return false;
         }
         let id = self.offloaded.put(rank, ack);
-        peer.write_inline(data, remote, id);
-        self.due.pump |= peer.wants_pump();
+        peer.sq.write_inline(data, remote, id);
+        self.due.pump |= peer.sq.wants_pump();
         self.counters.protocols.rma_write += 1;
         true
     }

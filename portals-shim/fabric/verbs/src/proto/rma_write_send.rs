@@ -13,7 +13,7 @@
 //! # Recovery
 //!
 //! What a broken connection left undone is not written again, since the peer may have taken the descriptor back: it goes over
-//! the next connection by `eager send`, with its data (`peer/rma_write_send.rs`).
+//! the next connection by `eager send`, with its data (`peer/send_queue/rma_write_send.rs`).
 //!
 //! # Invariants
 //!
@@ -112,7 +112,7 @@ impl Verbs {
         };
         if let Some(peer) = self.peer(rank) {
             peer.requests.write_sent(header, id as u64);
-            peer.post_write_send(transfer, id as u64, header, md);
+            peer.sq.post_write_send(transfer, id as u64, header, md);
         }
         self.records.insert(Record {
             peer: rank,

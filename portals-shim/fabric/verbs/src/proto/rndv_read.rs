@@ -65,7 +65,7 @@ impl Verbs {
         let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
-        peer.send(
+        peer.sq.send(
             &self.send_pool,
             Kind::ReadyToSend,
             false,
@@ -97,7 +97,7 @@ impl Verbs {
                     return;
                 };
                 let pool = &self.send_pool;
-                peer.send(pool, Kind::Message, false, MESSAGE_HEAD, |w| {
+                peer.sq.send(pool, Kind::Message, false, MESSAGE_HEAD, |w| {
                     w.header(header, 0);
                 });
             }
@@ -217,7 +217,7 @@ impl Verbs {
         let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
-        peer.send(
+        peer.sq.send(
             &self.send_pool,
             Kind::AckToSend,
             fail != NiFail::OK,

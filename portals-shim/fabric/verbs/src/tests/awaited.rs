@@ -104,7 +104,7 @@ fn device_what_is_awaited_over_a_broken_connection_ends_once() {
     for round in 0..10 {
         raws[0].events.clear();
         let peer = raws[0].nal().peer(1).unwrap();
-        peer.qp.as_ref().unwrap().to_error().unwrap();
+        peer.sq.qp().unwrap().to_error().unwrap();
         let (got, kind) = match round % 2 {
             0 => (get(&mut raws[0], (0, 8), there, 16), EventKind::ReplyEnd),
             _ => (put(&mut raws[0], (0, 8), there, 16), EventKind::Ack),

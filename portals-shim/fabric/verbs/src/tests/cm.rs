@@ -27,7 +27,7 @@ fn connected(ranks: u32, by: Connect) -> Option<Vec<Raw>> {
 
 fn qpn(raw: &Raw, peer: usize) -> Option<u32> {
     let peer = raw.library.nal.peers.get(peer)?;
-    Some(peer.qp.as_ref().filter(|_| peer.is_open())?.qpn())
+    Some(peer.sq.qp().filter(|_| peer.is_open())?.qpn())
 }
 
 /// Messages, puts and gets of all lengths, as they go over any connection.
@@ -101,7 +101,7 @@ fn device_by_the_rules_of_iwarp_a_put_ends_with_the_read_behind_it() {
     until(&mut raws, "an ack", |r| {
         r[0].seen(EventKind::Ack, LOUD) == (1, 0) && qpn(&r[0], 1).is_some()
     });
-    let posts = |raw: &mut Raw| raw.nal().peer(1).unwrap().qp.as_ref().unwrap().posts();
+    let posts = |raw: &mut Raw| raw.nal().peer(1).unwrap().sq.qp().unwrap().posts();
     let before = (
         posts(&mut raws[0]),
         raws[0].nal().counters.protocols.paths().one_sided,
@@ -139,7 +139,7 @@ fn device_by_the_rules_of_iwarp_messages_come_once_over_connections_that_break()
         let links = [0, 1].map(|rank| qpn(&raws[rank], 1 - rank));
         let who = (round / 2) % 2;
         let peer = raws[who].nal().peer(1 - who).unwrap();
-        peer.qp.as_ref().unwrap().to_error().unwrap();
+        peer.sq.qp().unwrap().to_error().unwrap();
         raws[0].put(there, 8, AckRequest::Ack, 0);
         all += 1;
         until(&mut raws, "all messages, and a new connection", |r| {

@@ -328,7 +328,7 @@ fn device_a_get_that_is_asked_for_over_a_broken_connection_ends_once() {
         assert!(raws[0].nal().am_gets.under_way());
         let breaks = usize::from(round % 2);
         let peer = raws[breaks].nal().peer(1 - breaks).unwrap();
-        peer.qp.as_ref().unwrap().to_error().unwrap();
+        peer.sq.qp().unwrap().to_error().unwrap();
         until(&mut raws, "it ends", |r| replies(&r[0]) == 1);
         assert_eq!(read(&raws[0].work, 0, 8), [round; 8]);
         // Until both know each other again.

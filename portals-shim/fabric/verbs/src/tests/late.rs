@@ -48,7 +48,7 @@ fn device_a_get_that_is_found_with_a_long_put_waits_for_its_data() {
         let link = raws[INITIATOR]
             .nal()
             .peer(TARGET)
-            .and_then(|p| p.qp.clone());
+            .and_then(|p| p.sq.qp().cloned());
         link.expect("a link").to_error().unwrap();
         until(&mut raws, "the get is answered and the put ends", |r| {
             r[INITIATOR].seen(EventKind::ReplyEnd, LOUD) == (round + 1, 0)

@@ -29,7 +29,7 @@ fn messages(raws: &mut [Raw], count: usize) {
 
 fn is_still(raw: &Raw) -> bool {
     let peer = raw.library.nal.peers.get(1);
-    peer.is_some_and(|p| p.is_still())
+    peer.is_some_and(|p| p.sq.is_still())
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn device_what_makes_no_completion_is_not_taken_for_forgotten() {
     for _ in 0..6 {
         now += Duration::from_secs(3);
         raws[0].nal().look_for_forgotten(now);
-        assert!(!raws[0].nal().peer(1).unwrap().broken);
+        assert!(!raws[0].nal().peer(1).unwrap().sq.is_broken());
         until(&mut raws, "a completion", |r| is_still(&r[0]));
     }
     messages(&mut raws, 5);
@@ -67,7 +67,7 @@ fn device_frames_without_completions_come_once_over_connections_that_break() {
         for _ in 0..7 {
             raws[0].put(there, 8, AckRequest::NoAck, 0);
         }
-        let qp = raws[0].nal().peer(1).and_then(|p| p.qp.clone());
+        let qp = raws[0].nal().peer(1).and_then(|p| p.sq.qp().cloned());
         qp.expect("a connection").to_error().unwrap();
         let all = 5 + 8 * (round + 1);
         raws[0].put(there, 8, AckRequest::NoAck, 0);

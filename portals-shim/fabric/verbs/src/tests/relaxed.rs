@@ -23,7 +23,7 @@ fn message(raws: &mut [Raw], len: u64, number: u64) {
 
 fn doorbells(raws: &mut [Raw]) -> u64 {
     let peer = raws[0].nal().peer(1).expect("a peer");
-    peer.qp.as_ref().expect("a link").posts()
+    peer.sq.qp().expect("a link").posts()
 }
 
 /// Rank 1 has had `number` messages, and has the bytes.
@@ -147,7 +147,7 @@ fn device_writes_and_messages_survive_a_broken_connection() {
             rma_write_relaxed(&mut raws, 10_000);
         }
         let peer = raws[0].nal().peer(1).unwrap();
-        peer.qp.as_ref().unwrap().to_error().unwrap();
+        peer.sq.qp().unwrap().to_error().unwrap();
         if round % 4 == 0 {
             // It is known to be broken before the write has left.
             until(&mut raws, "it is seen", |r| {

@@ -50,7 +50,7 @@ fn activate(raws: &mut [Raw], from: usize, to_whom: usize) {
     for _ in 0..3 * ACTIVE {
         message(raws, from, to_whom, 8);
         let peer = raws[from].nal().peer(to_whom);
-        if peer.is_some_and(|p| p.ring_at().is_some()) {
+        if peer.is_some_and(|p| p.sq.ring_at().is_some()) {
             return;
         }
     }
@@ -95,7 +95,7 @@ fn device_a_glance_takes_what_is_written() {
         return;
     };
     activate(&mut raws, 0, 1);
-    let many = 4 * usize::from(raws[1].nal().peer(0).map_or(0, |p| p.slots()));
+    let many = 4 * usize::from(raws[1].nal().peer(0).map_or(0, |p| p.sq.slots()));
     let (seen, mut by_glance, mut looks) = (raws[1].seen(EventKind::PutEnd, LOUD).0, 0, 0u32);
     for number in 0..many as u64 {
         let there = to(raws[1].id(), LOUD, 0);
@@ -268,7 +268,7 @@ fn device_rings_survive_a_broken_connection() {
         }
         let who = round % 2;
         let peer = raws[who].nal().peer(1 - who).unwrap();
-        peer.qp.as_ref().unwrap().to_error().unwrap();
+        peer.sq.qp().unwrap().to_error().unwrap();
         if round % 4 < 2 {
             // What tells of the ring goes with its connection.
             raws[round % 4].nal().arm();
@@ -312,10 +312,10 @@ fn device_puts_alike_survive_a_broken_connection() {
             // By the rules of iWARP every put goes with its own.
             let headless = raws[0].nal().witness.is_none();
             let peer = raws[0].nal().peer(1).unwrap();
-            assert_eq!(peer.sent_header.bytes_of(&header).is_some(), headless);
+            assert_eq!(peer.sq.remembers(&header), headless);
             let who = round % 2;
             let peer = raws[who].nal().peer(1 - who).unwrap();
-            peer.qp.as_ref().unwrap().to_error().unwrap();
+            peer.sq.qp().unwrap().to_error().unwrap();
             for _ in 0..3 {
                 raws[0].put(there, 8, AckRequest::NoAck, number);
             }
@@ -355,7 +355,7 @@ fn device_frames_made_by_hand_are_numbered() {
             r[1].seen(EventKind::PutEnd, LOUD) == (number as usize, 0)
         });
     }
-    let known = |r: &[Raw]| r[0].library.nal.peers.get(1)?.ring_at();
+    let known = |r: &[Raw]| r[0].library.nal.peers.get(1)?.sq.ring_at();
     awake(&mut raws, "a ring", |r| known(r).is_some());
     let before = taken(&raws[1]);
     for _ in 0..3 {
@@ -429,7 +429,7 @@ fn device_rings_of_a_hostile_peer_are_refused() {
         expected += 1;
         awake(&mut raws, what, |r| bad_frames(&r[1]) == expected);
         let peer = raws[1].nal().peer(0).unwrap();
-        assert_eq!(peer.ring_at(), None, "{what}");
+        assert_eq!(peer.sq.ring_at(), None, "{what}");
     }
     // One who has a ring at the others.
     for target in [0, 1] {
@@ -437,15 +437,15 @@ fn device_rings_of_a_hostile_peer_are_refused() {
     }
     let write = |raws: &mut [Raw], bytes: &[u8], slot: u64| {
         let peer = raws[2].nal().peer(1).unwrap();
-        let mut at = peer.ring_at().unwrap();
+        let mut at = peer.sq.ring_at().unwrap();
         at.address += (slot + 1) * ring::SLOT as u64 - bytes.len() as u64;
-        let qp = peer.qp.clone().unwrap();
+        let qp = peer.sq.qp().cloned().unwrap();
         qp.post_inline(peer::PLAIN, SendOp::Write(at), bytes, SendFlags::SIGNALLED)
             .unwrap();
     };
     let heard = raws[1].nal().peer(2).unwrap();
-    let (number, slot) = (heard.received.frames(), heard.slots());
-    let next = raws[2].nal().peer(1).unwrap().next_slot();
+    let (number, slot) = (heard.received.frames(), heard.sq.slots());
+    let next = raws[2].nal().peer(1).unwrap().sq.next_slot();
     // What has a right sum and is no frame counts as one that cannot be read.
     let mut rubbish = vec![200; 24 + ring::END];
     ring::end(&mut rubbish, 24, number, None);

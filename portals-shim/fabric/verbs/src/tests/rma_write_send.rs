@@ -41,7 +41,7 @@ fn is_advertised(raw: &Raw, bits: u64) -> bool {
 
 fn qpn(raw: &Raw, of: usize) -> Option<u32> {
     let peer = raw.library.nal.peers.get(of)?;
-    Some(peer.qp.as_ref().filter(|_| peer.is_open())?.qpn())
+    Some(peer.sq.qp().filter(|_| peer.is_open())?.qpn())
 }
 
 /// What was put, as it must be seen by rank 1: the memory, and an event each, in order.
@@ -243,7 +243,7 @@ fn device_notified_puts_survive_a_broken_connection() {
         let who = round % 2;
         let links = [0, 1].map(|rank| qpn(&raws[rank], 1 - rank));
         let peer = raws[who].nal().peer(1 - who).unwrap();
-        peer.qp.as_ref().unwrap().to_error().unwrap();
+        peer.sq.qp().unwrap().to_error().unwrap();
         for _ in 0..rng.usize(1..4) {
             expected.put(&mut raws, 9, 4000, 77, AckRequest::NoAck);
         }

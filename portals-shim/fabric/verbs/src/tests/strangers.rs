@@ -28,7 +28,7 @@ fn device_words_of_strangers_are_counted_and_change_nothing() {
     let attempt = raws[0].nal().conn.attempts;
     let qpn = |raws: &mut [Raw]| {
         let peer = raws[1].nal().peer(0).unwrap();
-        (peer.session.stage, peer.qp.as_ref().map(|qp| qp.qpn()))
+        (peer.session.stage(), peer.sq.qp().map(|qp| qp.qpn()))
     };
     let before = qpn(&mut raws);
     assert_eq!(before.0, Stage::Up);

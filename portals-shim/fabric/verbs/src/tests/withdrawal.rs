@@ -10,7 +10,7 @@ use crate::settings::Settings;
 const LEN: usize = 4096;
 
 fn requests(raw: &Raw) -> u32 {
-    raw.library.nal.peers.get(1).unwrap().requests()
+    raw.library.nal.peers.get(1).unwrap().sq.requests()
 }
 
 /// A new list is found while a read by the old one is under way: behind the read a mark is posted, which has an adapter find

@@ -205,7 +205,7 @@ fn nothing_overtakes_a_request_that_is_not_done() {
         read: false,
         again: false,
     };
-    peer.transfer(transfer, 0);
+    peer.sq.transfer(transfer, 0);
     assert_eq!(places(&peer), (None, None));
 }
 

@@ -8,7 +8,8 @@
 //! * A frame made by hand that is a request counts as one, because the peer says that it is done.
 //! * A frame made by hand gives no credits back. The header kept here is forgotten, because the peer keeps another.
 
-use super::Peer;
+use super::super::Peer;
+use super::SendQueue;
 use super::flight::Flying;
 use crate::frame::{self, Body, Ends};
 use portals_core::{Body as Operation, Header, ProcessId};
@@ -38,12 +39,23 @@ impl Peer {
     /// Posts the first `len` bytes of a buffer past what waits. A put without a header is taken for one that the peer cannot
     /// read, and a written one for one that it can.
     pub(crate) fn post_as_is(&mut self, op: SendOp, buffer: Buffer, len: usize) {
-        self.flush();
         let request = match op {
             SendOp::Send => is_request(&buffer[..len]),
             SendOp::WriteImmediate(..) => true,
             _ => false,
         };
+        self.sq.post_as_is(op, buffer, len);
+        if request {
+            let sent = self.requests.sent();
+            self.requests.count_sent(sent.wrapping_add(1));
+            self.requests.framed();
+        }
+    }
+}
+
+impl SendQueue {
+    fn post_as_is(&mut self, op: SendOp, buffer: Buffer, len: usize) {
+        self.flush();
         let qp = self.qp.clone().expect("a link");
         let posted = qp.post_owned(self.plain(), op, buffer, 0..len, SendFlags::empty());
         assert!(posted.is_ok(), "the send queue has room");
@@ -53,10 +65,5 @@ impl Peer {
         self.credits.spend();
         self.sent_header.forget();
         self.sent_notice.forget();
-        if request {
-            let sent = self.requests.sent();
-            self.requests.count_sent(sent.wrapping_add(1));
-            self.requests.framed();
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! The peer's ring for this side's short frames (`proto/eager_ring.rs`): which frames go there, and how.
 
 use super::COPY;
-use super::Peer;
+use super::SendQueue;
 use super::flight::Flying;
 use crate::frame;
 use crate::proto::eager_ring::{SLOT, end};
@@ -20,7 +20,7 @@ pub(super) struct Ring {
     at: u64,
 }
 
-impl Peer {
+impl SendQueue {
     /// The peer has a ring of so many slots of `size` bytes for this side; `false` if that cannot be: a credit takes one
     /// slot.
     pub(crate) fn enter_ring(&mut self, start: Remote, slots: u32, size: u32) -> bool {
@@ -85,11 +85,6 @@ impl Peer {
             }
         }
         true
-    }
-
-    /// Slots of the peer's ring here: as many as it may send frames.
-    pub(crate) fn slots(&self) -> u16 {
-        self.credits.lent()
     }
 
     /// Where the peer's ring is.

@@ -2,9 +2,8 @@
 
 use super::flight::Flying;
 use super::queue::Queued;
-use super::{COPY, Peer};
+use super::{COPY, SendQueue};
 use crate::frame;
-use crate::handshake::Stage;
 use crate::memory::Transfer;
 use std::collections::VecDeque;
 use verbs_backend::{Buffer, Status};
@@ -39,7 +38,7 @@ pub(crate) struct Ended {
     pub(crate) failed: bool,
 }
 
-impl Peer {
+impl SendQueue {
     #[cold]
     pub(super) fn lose(&mut self, flying: Flying, status: Status, buffer: Option<Buffer>) {
         self.broken = true;
@@ -101,20 +100,16 @@ impl Peer {
     }
 
     /// Forgets everything that waits; the owner ends the operations.
-    pub(crate) fn give_up(&mut self) {
-        self.session.stage = Stage::Failed;
-        self.session.timer = None;
-        self.session.asked = None;
+    pub(in crate::peer) fn give_up(&mut self) {
         self.queue.clear();
         self.lost.clear();
         self.leave_ring();
-        self.adverts.clear();
     }
 
     /// The connection is ready for use by a new queue pair, through which the peer takes `granted` frames. The
     /// `received` frames that the peer has had are not sent again; says how one-sided requests of the old
     /// connection ended.
-    pub(crate) fn renew(&mut self, granted: u16, received: u32) -> Vec<Ended> {
+    pub(in crate::peer) fn renew(&mut self, granted: u16, received: u32) -> Vec<Ended> {
         self.unhold();
         let inline = self.qp.as_ref().map_or(0, |q| q.capabilities().max_inline);
         self.max_inline = (inline as usize).min(COPY);
@@ -123,13 +118,8 @@ impl Peer {
         self.sent_notice.forget();
         self.confirm_anew();
         self.withdrawn.clear();
-        self.received.renew();
         self.leave_ring();
-        self.requests.renew();
         self.broken = false;
-        self.session.greeted = false;
-        self.session.met = true;
-        self.adverts.clear();
         self.credits.renew(granted);
         let is_frame = |lost: &Lost| matches!(lost, Lost::Frame(_) | Lost::WriteImmediate { .. });
         let frames = self.lost.iter().filter(|l| is_frame(l)).count() as u32;

@@ -14,7 +14,7 @@
 //! * What a broken connection left undone is not written again, since the peer may have taken the descriptor back: it
 //!   goes over the new connection as a message with its data.
 
-use super::Peer;
+use super::SendQueue;
 use super::flight::Flying;
 use super::queue::Queued;
 use super::renewal::Ended;
@@ -24,20 +24,18 @@ use crate::trusted::MEMORY;
 use portals_core::{Header, MdHandle};
 use std::collections::VecDeque;
 
-impl Peer {
-    /// Whether a put may be written now.
+impl SendQueue {
+    /// Whether a put can be posted now, and a message behind it.
     #[inline]
-    pub(crate) fn may_notify(&self) -> bool {
-        self.requests.framed_are_done()
-            && self.queue.is_empty()
+    pub(in crate::peer) fn has_room_to_notify(&self) -> bool {
+        self.queue.is_empty()
             && self.credits.any()
             && self.flying.len() + self.batch.len() + 2 <= self.room
             && self.max_inline >= frame::NOTICE
-            && self.is_open()
     }
 
-    /// Posts a put that [`Peer::may_notify`], into the peer's descriptor `md`. What is done when the memory is free has the
-    /// record `id`.
+    /// Posts a put for which there is room ([`SendQueue::has_room_to_notify`]), into the peer's descriptor `md`. What is done
+    /// when the memory is free has the record `id`.
     pub(crate) fn post_write_send(
         &mut self,
         transfer: Transfer,
@@ -54,7 +52,7 @@ impl Peer {
         {
             return;
         }
-        let value = frame::value_of(self.credits.owed(), self.requests_done_here);
+        let value = frame::value_of(self.credits.owed(), self.requests_done);
         let Some(qp) = &self.qp else { return };
         let posted = transfer.post_whole(qp, id, value);
         // For a new connection, if this one breaks: made while the data is under way.

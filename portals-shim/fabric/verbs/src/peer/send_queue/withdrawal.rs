@@ -14,12 +14,12 @@
 //!   alone (`watch.rs`): so something does.
 //! * A connection that breaks takes its unconfirmed withdrawals with it: the peer waits for them no more.
 
-use super::Peer;
+use super::SendQueue;
 use super::flight::Flying;
 use super::queue::Queued;
 
-impl Peer {
-    /// A withdrawal was taken note of; whether it can be confirmed at once, or else later by [`Peer::next_confirmable`].
+impl SendQueue {
+    /// A withdrawal was taken note of; whether it can be confirmed at once, or else later by [`SendQueue::next_confirmable`].
     pub(crate) fn confirms_at_once(&mut self, token: u32) -> bool {
         let flies = |f: &Flying| matches!(f, Flying::Read { .. });
         let waits = |q: &Queued| matches!(q, Queued::Transfer { transfer, .. } if transfer.read);
@@ -59,7 +59,7 @@ impl Peer {
 mod tests {
     use super::*;
     use crate::memory::Transfer;
-    use portals_core::{ProcessId, Segment};
+    use portals_core::Segment;
     use verbs_backend::Remote;
 
     fn read(id: u64) -> (Transfer, u64) {
@@ -76,57 +76,57 @@ mod tests {
         (transfer, id)
     }
 
-    fn peer() -> Peer {
-        Peer::new(ProcessId::new(1, 1), 4, 64)
+    fn send_queue() -> SendQueue {
+        SendQueue::new(1, 4, 64)
     }
 
-    fn fly(peer: &mut Peer, id: u64) {
+    fn fly(sq: &mut SendQueue, id: u64) {
         let (transfer, id) = read(id);
-        peer.fly(Flying::Read { transfer, id });
+        sq.fly(Flying::Read { transfer, id });
     }
 
     #[test]
     fn without_reads_a_withdrawal_is_confirmed_at_once() {
-        let mut peer = peer();
-        peer.fly(Flying::Mark);
-        assert!(peer.confirms_at_once(7));
-        assert!(!peer.awaits_reads());
+        let mut sq = send_queue();
+        sq.fly(Flying::Mark);
+        assert!(sq.confirms_at_once(7));
+        assert!(!sq.awaits_reads());
     }
 
     #[test]
     fn a_withdrawal_waits_for_the_reads_before_it_and_no_others() {
-        let mut peer = peer();
-        fly(&mut peer, 1);
-        assert!(!peer.confirms_at_once(7));
-        fly(&mut peer, 2);
-        assert!(!peer.confirms_at_once(8));
-        assert_eq!(peer.next_confirmable(), None);
-        assert_eq!(peer.done_up_to(1), Some(1));
+        let mut sq = send_queue();
+        fly(&mut sq, 1);
+        assert!(!sq.confirms_at_once(7));
+        fly(&mut sq, 2);
+        assert!(!sq.confirms_at_once(8));
+        assert_eq!(sq.next_confirmable(), None);
+        assert_eq!(sq.done_up_to(1), Some(1));
         assert_eq!(
-            (peer.next_confirmable(), peer.next_confirmable()),
+            (sq.next_confirmable(), sq.next_confirmable()),
             (Some(7), None)
         );
-        assert!(peer.awaits_reads());
-        fly(&mut peer, 3);
-        assert_eq!(peer.done_up_to(2), Some(2));
+        assert!(sq.awaits_reads());
+        fly(&mut sq, 3);
+        assert_eq!(sq.done_up_to(2), Some(2));
         assert_eq!(
-            (peer.next_confirmable(), peer.next_confirmable()),
+            (sq.next_confirmable(), sq.next_confirmable()),
             (Some(8), None)
         );
-        assert!(!peer.awaits_reads());
+        assert!(!sq.awaits_reads());
     }
 
     #[test]
     fn a_withdrawal_waits_for_reads_that_wait() {
-        let mut peer = peer();
+        let mut sq = send_queue();
         let (transfer, id) = read(1);
-        peer.queue.push_back(Queued::Transfer { transfer, id });
-        assert!(!peer.confirms_at_once(7));
-        assert_eq!(peer.next_confirmable(), None);
-        peer.queue.clear();
-        fly(&mut peer, 1);
-        assert_eq!(peer.next_confirmable(), None);
-        assert_eq!(peer.done_up_to(1), Some(1));
-        assert_eq!(peer.next_confirmable(), Some(7));
+        sq.queue.push_back(Queued::Transfer { transfer, id });
+        assert!(!sq.confirms_at_once(7));
+        assert_eq!(sq.next_confirmable(), None);
+        sq.queue.clear();
+        fly(&mut sq, 1);
+        assert_eq!(sq.next_confirmable(), None);
+        assert_eq!(sq.done_up_to(1), Some(1));
+        assert_eq!(sq.next_confirmable(), Some(7));
     }
 }

@@ -5,7 +5,7 @@
 
 use super::flight::Flying;
 use super::queue::Queued;
-use super::{PLAIN, Peer};
+use super::{PLAIN, SendQueue};
 use crate::frame;
 use crate::memory::Transfer;
 use verbs_backend::qp::PostError;
@@ -14,7 +14,7 @@ use verbs_backend::{Buffer, SendFlags};
 /// A write, and its record.
 pub(super) type RelaxedWrite = (Transfer, u64);
 
-impl Peer {
+impl SendQueue {
     /// The place in `copies` of the next frame: behind that of a write that waits.
     #[inline]
     pub(super) fn place_of_frame(&self) -> usize {
@@ -55,7 +55,7 @@ impl Peer {
         len: usize,
     ) {
         let at = (self.next_copy + 1) % self.depth.max(1);
-        let (owed, done) = (self.credits.owed(), self.requests_done_here);
+        let (owed, done) = (self.credits.owed(), self.requests_done);
         // The frame's number is the one after the write's.
         let plain = PLAIN | u64::from(self.flown.wrapping_add(1));
         let Some(qp) = &self.qp else {

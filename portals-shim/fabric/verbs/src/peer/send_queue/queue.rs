@@ -1,6 +1,6 @@
 //! What waits to be posted, and what is posted at once because nothing waits.
 
-use super::Peer;
+use super::SendQueue;
 use crate::frame::{self, Kind, PREFIX, SLOT, Writer};
 use crate::memory::Transfer;
 use crate::trusted::MEMORY;
@@ -45,7 +45,7 @@ impl Fill for &mut dyn FnMut(&mut [u8]) {
     }
 }
 
-impl Peer {
+impl SendQueue {
     /// Posts a frame of at most `size` bytes, written by `build`, if nothing waits before it and there is room; gives
     /// `build` back, and nothing has happened, if not. Part of its caller.
     #[inline(always)]
@@ -123,7 +123,7 @@ impl Peer {
         if len > 0 {
             fill.fill(data);
         }
-        let value = frame::value_of(self.credits.owed(), self.requests_done_here);
+        let value = frame::value_of(self.credits.owed(), self.requests_done);
         if !self.post_in_ring(SendOp::SendImmediate(value), head, size) {
             self.post_copy(size, true);
         }

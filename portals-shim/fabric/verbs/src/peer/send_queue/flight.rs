@@ -1,6 +1,6 @@
 //! What is posted and not completed.
 
-use super::{PLAIN, Peer};
+use super::{PLAIN, SendQueue};
 use crate::memory::Transfer;
 use crate::watch::Watch;
 use std::time::Instant;
@@ -70,7 +70,7 @@ impl Flying {
     }
 }
 
-impl Peer {
+impl SendQueue {
     #[inline(always)]
     pub(super) fn fly(&mut self, flying: Flying) {
         self.unordered |= matches!(flying, Flying::Write { .. } | Flying::RelaxedWrite { .. });
@@ -134,7 +134,7 @@ impl Peer {
         ) {
             Ok(()) => self.fly(Flying::Mark),
             Err(error) if self.is_connected() => self.refused(&error),
-            Err(error) => tracing::debug!(peer = self.id.nid, %error, "no mark"),
+            Err(error) => tracing::debug!(peer = self.nid, %error, "no mark"),
         }
     }
 
@@ -209,7 +209,7 @@ impl Peer {
     }
 
     /// A request has completed; they do so in the order of their posting. One that failed is kept for
-    /// [`Peer::renew`], unless the connection is not to blame.
+    /// [`SendQueue::renew`], unless the connection is not to blame.
     #[inline]
     pub(crate) fn handle_completion(&mut self, status: Status, buffer: Option<Buffer>) {
         let Some(flying) = self.flying.front() else {
@@ -232,31 +232,30 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portals_core::ProcessId;
 
-    fn peer(depth: u32) -> Peer {
-        Peer::new(ProcessId::new(1, 1), 4, depth)
+    fn send_queue(depth: u32) -> SendQueue {
+        SendQueue::new(1, 4, depth)
     }
 
     /// Posts a short frame as one is; whether it is silent.
-    fn post(peer: &mut Peer) -> bool {
-        let (flags, silent) = peer.unsignalled();
+    fn post(sq: &mut SendQueue) -> bool {
+        let (flags, silent) = sq.unsignalled();
         assert_eq!(flags == SendFlags::empty(), silent);
-        peer.fly(Flying::Small { len: 8, silent });
+        sq.fly(Flying::Small { len: 8, silent });
         silent
     }
 
     /// Takes the completion of a request without a record.
-    fn complete(peer: &mut Peer, number: u64, status: Status) {
-        assert_eq!(peer.done_silently(PLAIN | number), None, "no record");
-        peer.handle_completion(status, None);
+    fn complete(sq: &mut SendQueue, number: u64, status: Status) {
+        assert_eq!(sq.done_silently(PLAIN | number), None, "no record");
+        sq.handle_completion(status, None);
     }
 
     #[test]
     fn one_short_frame_in_seventeen_is_loud() {
         for (depth, silent) in [(128, 16), (64, 16), (16, 4), (4, 1), (3, 0)] {
-            let mut peer = peer(depth);
-            let loud: Vec<usize> = (0..51).filter(|_| !post(&mut peer)).collect();
+            let mut sq = send_queue(depth);
+            let loud: Vec<usize> = (0..51).filter(|_| !post(&mut sq)).collect();
             let every: Vec<usize> = (0..51).filter(|n| n % (silent + 1) == silent).collect();
             assert_eq!(loud, every, "depth {depth}");
         }
@@ -264,45 +263,45 @@ mod tests {
 
     #[test]
     fn a_completion_ends_the_silent_frames_before_it() {
-        let mut peer = peer(128);
+        let mut sq = send_queue(128);
         for _ in 0..20 {
-            post(&mut peer);
+            post(&mut sq);
         }
-        complete(&mut peer, 16, Status::SUCCESS);
-        assert_eq!((peer.flying.len(), peer.quiet), (3, 3));
+        complete(&mut sq, 16, Status::SUCCESS);
+        assert_eq!((sq.flying.len(), sq.quiet), (3, 3));
         // Anything else with a completion does so too.
-        peer.fly(Flying::Mark);
-        complete(&mut peer, 20, Status::SUCCESS);
-        assert!(peer.is_still() && !peer.broken);
+        sq.fly(Flying::Mark);
+        complete(&mut sq, 20, Status::SUCCESS);
+        assert!(sq.is_still() && !sq.broken);
     }
 
     #[test]
     fn a_silent_frame_that_fails_ends_those_before_it_alone() {
-        let mut peer = peer(128);
-        peer.copies.resize(128, [0; super::super::COPY]);
+        let mut sq = send_queue(128);
+        sq.copies.resize(128, [0; super::super::COPY]);
         for _ in 0..5 {
-            post(&mut peer);
+            post(&mut sq);
         }
-        complete(&mut peer, 3, Status::FLUSHED);
-        assert!(peer.broken);
-        assert_eq!((peer.flying.len(), peer.lost.len()), (1, 1));
-        complete(&mut peer, 4, Status::FLUSHED);
-        assert!(peer.is_still());
-        assert_eq!((peer.lost.len(), peer.quiet), (2, 0));
+        complete(&mut sq, 3, Status::FLUSHED);
+        assert!(sq.broken);
+        assert_eq!((sq.flying.len(), sq.lost.len()), (1, 1));
+        complete(&mut sq, 4, Status::FLUSHED);
+        assert!(sq.is_still());
+        assert_eq!((sq.lost.len(), sq.quiet), (2, 0));
     }
 
     /// A frame of credits has no number: the next frame may be taken before its completion.
     #[test]
     fn after_written_data_a_numbered_message_comes_before_the_ring() {
-        let mut peer = peer(128);
-        peer.fly(Flying::Write {
+        let mut sq = send_queue(128);
+        sq.fly(Flying::Write {
             id: 1,
             len: 8,
             silent: false,
         });
-        peer.posted(Flying::Credit);
-        assert!(peer.unordered);
-        peer.posted(Flying::Buffered(8));
-        assert!(!peer.unordered);
+        sq.posted(Flying::Credit);
+        assert!(sq.unordered);
+        sq.posted(Flying::Buffered(8));
+        assert!(!sq.unordered);
     }
 }

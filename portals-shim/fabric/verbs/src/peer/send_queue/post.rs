@@ -2,13 +2,13 @@
 
 use super::flight::Flying;
 use super::queue::Queued;
-use super::{CREDIT, Peer};
+use super::{CREDIT, SendQueue};
 use crate::frame;
 use crate::memory::Transfer;
 use verbs_backend::qp::PostError;
 use verbs_backend::{Buffer, Remote, SendFlags, SendOp};
 
-impl Peer {
+impl SendQueue {
     /// Accounts a frame that was posted.
     #[inline]
     pub(super) fn posted(&mut self, flying: Flying) {
@@ -37,11 +37,11 @@ impl Peer {
     pub(super) fn refused(&mut self, error: &PostError) {
         self.sent_header.forget();
         self.sent_notice.forget();
-        tracing::warn!(peer = self.id.nid, %error, "connection broken");
+        tracing::warn!(peer = self.nid, %error, "connection broken");
         self.broken = true;
     }
 
-    /// Posts a copied frame ([`Peer::post_copy_here`]) by a call, where it is rare.
+    /// Posts a copied frame ([`SendQueue::post_copy_here`]) by a call, where it is rare.
     #[inline(never)]
     pub(super) fn post_copy(&mut self, len: usize, credit: bool) {
         self.post_copy_here(len, credit);
@@ -57,7 +57,7 @@ impl Peer {
         let Some(frame) = place.and_then(|copy| copy.get_mut(..len)) else {
             return;
         };
-        frame::stamp(frame, self.credits.owed(), self.requests_done_here);
+        frame::stamp(frame, self.credits.owed(), self.requests_done);
         let (op, from) = self.sent_header.send_op(frame);
         if credit && self.ring.is_some() && self.post_in_ring(op, from, len) {
             return;
@@ -85,7 +85,7 @@ impl Peer {
             return self.post_behind(write, Some(buffer), len);
         }
         let frame = &mut buffer[..len];
-        frame::stamp(frame, self.credits.owed(), self.requests_done_here);
+        frame::stamp(frame, self.credits.owed(), self.requests_done);
         let (op, from) = self.sent_header.send_op(frame);
         let Some(qp) = &self.qp else { return };
         let tag = if credit { self.plain() } else { CREDIT };

@@ -16,12 +16,12 @@
 //!   breaks them.
 
 use super::flight::Flying;
-use super::{CREDIT, PLAIN, Peer};
+use super::{CREDIT, PLAIN, SendQueue};
 use crate::memory::Transfer;
 use crate::witness::Witness;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use verbs_backend::{Buffer, Endpoint, Qp, Remote, Status};
+use verbs_backend::{Buffer, Endpoint, Remote, Status};
 
 /// What is known of requests that the adapter has ended.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(super) struct Confirm {
     gap: bool,
 }
 
-/// What [`Peer::take_confirmed`] has taken.
+/// What [`SendQueue::take_confirmed`] has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confirmed {
     /// A request without a record.
@@ -52,7 +52,7 @@ pub(crate) enum Confirmed {
     Record(u64),
 }
 
-impl Peer {
+impl SendQueue {
     /// From here on requests end so, or by their own completions.
     pub(crate) fn confirm_by(&mut self, witness: Option<(Arc<Witness>, &Endpoint)>) {
         let Some((own, end)) = witness else { return };
@@ -177,11 +177,11 @@ impl Peer {
                 }
             }
             Err(error) if self.is_connected() => self.refused(&error),
-            Err(error) => tracing::debug!(peer = self.id.nid, %error, "no mark"),
+            Err(error) => tracing::debug!(peer = self.nid, %error, "no mark"),
         }
     }
 
-    /// Asks for a confirmation ([`Peer::mark`]), if something has ended here that is not confirmed.
+    /// Asks for a confirmation ([`SendQueue::mark`]), if something has ended here that is not confirmed.
     pub(crate) fn ask_if_ended(&mut self) {
         if self.ended_here() > 0 {
             self.ask_witness();
@@ -228,10 +228,9 @@ impl Peer {
         }
     }
 
-    /// The connection is over: gives its queue pair out where frames are kept until they are confirmed.
-    pub(crate) fn unlink_confirmed(&mut self) -> Option<Qp> {
-        self.confirm.as_ref()?;
-        self.unlink()
+    /// Whether frames are kept until they are confirmed.
+    pub(in crate::peer) fn confirms(&self) -> bool {
+        self.confirm.is_some()
     }
 
     /// The adapter has given back what it had not ended.

@@ -1,6 +1,6 @@
 //! Small writes that are posted together.
 
-use super::Peer;
+use super::SendQueue;
 use super::flight::Flying;
 use super::queue::Queued;
 use crate::memory;
@@ -21,8 +21,8 @@ pub(super) struct Small {
 pub(super) const TOGETHER: usize = verbs_backend::qp::CHAIN;
 const BUSY: usize = 2;
 
-impl Peer {
-    /// Writes `data`, which has at most [`Peer::max_inline`] bytes, to the peer's memory; the call copies it.
+impl SendQueue {
+    /// Writes `data`, which has at most [`SendQueue::max_inline`] bytes, to the peer's memory; the call copies it.
     pub(crate) fn write_inline(&mut self, data: Segment, remote: Remote, id: u64) {
         self.flush_relaxed();
         if self.queue.is_empty() && self.has_room() {

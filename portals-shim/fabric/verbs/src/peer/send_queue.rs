@@ -1,0 +1,302 @@
+//! The send queue of one peer: the queue pair, what waits for it, what flies on it, and what a broken connection left.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `queue.rs` | what waits, what is posted at once |
+//! | `post.rs` | posting, and what becomes of what was refused |
+//! | `flight.rs` | what is posted and not completed |
+//! | `batch.rs` | small writes that are posted together |
+//! | `relaxed.rs` | a write of relaxed order, posted together with the message after it |
+//! | `rma_write_send.rs` | puts whose data is written, and their message |
+//! | `eager_ring.rs` | short frames that are written where the peer looks |
+//! | `credits.rs` | how many frames may leave, and what is given back |
+//! | `renewal.rs` | what a broken connection left undone, and what is sent again |
+//! | `withdrawal.rs` | when the peer is told that nothing of a list it replaces is under way |
+//! | `confirm.rs` | ends of requests by the word of a witness |
+//! | `by_hand.rs` | frames that tests make |
+//!
+//! ```text
+//!   queue ──(room, credit)──► flying ──► done
+//!     ▲                          │ connection broken
+//!     └── not received ◄── lost ◄┘
+//! ```
+//!
+//! # Invariants
+//!
+//! * All of this is of one peer, and nothing here looks at other peers, at the connecting, or at what was received: what a
+//!   frame carries of those is told by [`SendQueue::slot_filled`], [`SendQueue::slots_posted`], and
+//!   [`SendQueue::request_done`]. So one lock for each peer protects it.
+//! * Everything for a peer leaves in the order in which it was queued: what cannot be posted waits
+//!   in `queue`, and nothing overtakes it.
+//! * A frame is posted only with a credit for the slot it takes at the peer, which gives a credit
+//!   back only once the slot is posted again; frames of credits alone take one of the slots reserved
+//!   for them, at most one is under way. So a peer always has a receive for what it is sent.
+//! * At most `depth` requests are posted and not completed.
+//! * A write is silent only when one that makes a completion was posted with it, in one call and after it: that
+//!   completion is both's. Of short frames, which nobody waits for, one in [`flight::QUIET`] makes a completion. Whoever
+//!   waits for the end of all that flies posts a mark ([`SendQueue::mark`]): the close, the end of a broken connection, and
+//!   the look for forgotten requests. A failure names the request that failed.
+//! * A write in `relaxed` is posted by the call that posts the next frame, or alone before anything else is posted or
+//!   waits in `queue`, in the next poll at the latest. While there is one, `batch` and `queue` are empty, and it has its
+//!   room in the send queue.
+//! * A poll that finds frames in rings alone leaves what is kept of other peers to a later one (`proto/eager_ring.rs`, `ROWS`).
+//! * What is in `batch` comes before what is in `queue`, and after what flies; nothing else is posted before it.
+//! * `flying` is what is posted and not completed, in order; frames in it can be had back. `frames_sent` counts
+//!   the frames ever posted except those that went back from `lost` to `queue`; so do the peer's received frames,
+//!   and each frame has its effect once however often the connection breaks.
+
+mod batch;
+#[cfg(test)]
+mod by_hand;
+mod confirm;
+mod credits;
+mod eager_ring;
+mod flight;
+mod post;
+mod queue;
+mod relaxed;
+mod renewal;
+mod rma_write_send;
+mod withdrawal;
+
+use crate::proto::header_cache::SentHeader;
+use crate::watch::Watch;
+use batch::Small;
+use confirm::Confirm;
+use credits::Credits;
+use eager_ring::Ring;
+use flight::Flying;
+use portals_core::Header;
+use queue::Queued;
+use relaxed::RelaxedWrite;
+use renewal::Lost;
+use std::collections::VecDeque;
+use verbs_backend::{Buffer, Completion, Qp, SendBatch};
+
+pub(crate) use confirm::Confirmed;
+pub(crate) use queue::Fill;
+pub(crate) use renewal::Ended;
+
+/// Most bytes that a post copies, so that a frame is kept in this much.
+pub(crate) const COPY: usize = 256;
+
+/// Ids of requests without a record of their own; those with one use its index.
+pub(crate) const PLAIN: u64 = 1 << 60;
+/// Id, or tag, of credit frames.
+const CREDIT: u64 = 2 << 60;
+
+/// The send queue of one peer.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    /// The peer's node, for messages to the user.
+    nid: u32,
+    qp: Option<Qp>,
+    /// Connecting has come so far that frames may be posted.
+    ready: bool,
+    /// The connection is broken, which nobody has looked at yet.
+    broken: bool,
+    queue: VecDeque<Queued>,
+    flying: VecDeque<Flying>,
+    /// Requests posted ever, modulo 2^32.
+    flown: u32,
+    /// Silent frames that fly after the last request that makes a completion.
+    quiet: usize,
+    watch: Option<Watch>,
+    /// Where requests end by the word of a witness.
+    confirm: Option<Box<Confirm>>,
+    /// Withdrawals to be confirmed, each when so many requests are done.
+    withdrawn: Vec<(u32, u32)>,
+    /// A place for each request under way, used in turn: a frame that the post copies is written there.
+    copies: Vec<[u8; COPY]>,
+    /// The place of the next request.
+    next_copy: usize,
+    depth: usize,
+    /// Requests under way besides marks: as many, or one less where marks need their own place.
+    room: usize,
+    /// Small writes that wait for others; at most [`batch::TOGETHER`], posted in the next poll at the latest.
+    batch: Vec<Small>,
+    /// A write that waits for the message that tells of it.
+    relaxed: Option<RelaxedWrite>,
+    /// Memory for posting the two.
+    chain: SendBatch,
+    lost: VecDeque<Lost>,
+    /// The peer's ring for short frames.
+    ring: Option<Ring>,
+    /// Data was written into the peer's memory since the last message: the peer sees it only with a completion.
+    unordered: bool,
+    /// The header of the last put that was sent to the peer, and of the last notified one.
+    sent_header: SentHeader,
+    sent_notice: SentHeader,
+    credits: Credits,
+    max_inline: usize,
+    frames_sent: u32,
+    /// Requests of the peer whose effect is complete here, as the next frame tells it.
+    requests_done: u32,
+}
+
+impl SendQueue {
+    pub(super) fn new(nid: u32, lent: u16, depth: u32) -> Self {
+        Self {
+            nid,
+            qp: None,
+            ready: false,
+            broken: false,
+            queue: VecDeque::new(),
+            flying: VecDeque::new(),
+            flown: 0,
+            quiet: 0,
+            watch: None,
+            confirm: None,
+            withdrawn: Vec::new(),
+            copies: Vec::new(),
+            next_copy: 0,
+            depth: depth as usize,
+            room: depth as usize,
+            batch: Vec::new(),
+            relaxed: None,
+            chain: SendBatch::new(),
+            lost: VecDeque::new(),
+            ring: None,
+            unordered: false,
+            sent_header: SentHeader::empty(),
+            sent_notice: SentHeader::empty(),
+            credits: Credits::new(lent),
+            max_inline: 0,
+            frames_sent: 0,
+            requests_done: 0,
+        }
+    }
+
+    /// The queue pair, which this owns.
+    pub(crate) fn qp(&self) -> Option<&Qp> {
+        self.qp.as_ref()
+    }
+
+    /// What is posted from here on goes by this queue pair.
+    pub(crate) fn attach(&mut self, qp: Qp) {
+        self.qp = Some(qp);
+    }
+
+    /// Gives the queue pair out.
+    pub(crate) fn detach(&mut self) -> Option<Qp> {
+        self.qp.take()
+    }
+
+    /// The buffer of a request that has completed, and its tag.
+    pub(crate) fn take_buffer(&self, completion: &Completion) -> Option<(Buffer, u64)> {
+        self.qp.as_ref()?.take(completion)
+    }
+
+    /// Frames may be posted.
+    #[inline]
+    pub(crate) fn is_connected(&self) -> bool {
+        self.ready && !self.broken
+    }
+
+    /// Connecting has come so far that frames may be posted, or has not.
+    pub(super) fn set_ready(&mut self, ready: bool) {
+        self.ready = ready;
+    }
+
+    /// The connection is broken, which nobody has looked at yet.
+    #[inline]
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// The connection is broken; or that has been looked at.
+    pub(crate) fn set_broken(&mut self, broken: bool) {
+        self.broken = broken;
+    }
+
+    /// Nothing would be lost by forgetting the connection.
+    pub(super) fn is_unused(&self) -> bool {
+        self.queue.is_empty()
+            && self.batch.is_empty()
+            && self.relaxed.is_none()
+            && self.lost.is_empty()
+    }
+
+    /// Everything has been posted and has completed.
+    pub(super) fn is_drained(&self) -> bool {
+        self.is_unused() && self.flying.is_empty()
+    }
+
+    /// Nothing of the queue pair is under way.
+    pub(crate) fn is_still(&self) -> bool {
+        self.flying.len() <= self.ended_here()
+    }
+
+    /// Nothing waits for room or credits.
+    #[inline]
+    pub(super) fn is_queue_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Bytes that a post may copy.
+    #[inline]
+    pub(crate) fn max_inline(&self) -> usize {
+        self.max_inline
+    }
+
+    /// What [`SendQueue::pump`] does would have an effect.
+    #[inline]
+    pub(crate) fn wants_pump(&self) -> bool {
+        !self.queue.is_empty()
+            || !self.batch.is_empty()
+            || self.relaxed.is_some()
+            || self.credits.is_due()
+            || self.broken
+    }
+
+    #[inline]
+    fn has_room(&self) -> bool {
+        let kept = self.batch.len() + usize::from(self.relaxed.is_some());
+        self.flying.len() + kept < self.room && self.is_connected()
+    }
+
+    /// Remembers the put that was posted last, if it was a repeated one.
+    #[inline(always)]
+    pub(crate) fn remember(&mut self, put: &Header) {
+        self.sent_header.remember(put);
+    }
+
+    /// Whether the next put with this header goes without it.
+    #[cfg(test)]
+    pub(crate) fn remembers(&self, put: &Header) -> bool {
+        self.sent_header.bytes_of(put).is_some()
+    }
+
+    /// A frame of the peer gives so many credits.
+    #[inline(always)]
+    pub(super) fn take_credits(&mut self, credits: u16) {
+        self.credits.receive(credits);
+    }
+
+    /// A slot of ours was filled by a frame; `free`: it can be used again at once.
+    #[inline(always)]
+    pub(super) fn slot_filled(&mut self, free: bool) {
+        self.credits.filled(free);
+    }
+
+    /// All receive slots are posted.
+    pub(crate) fn slots_posted(&mut self) {
+        self.credits.posted();
+    }
+
+    /// Slots here that the peer may fill.
+    pub(crate) fn slots(&self) -> u16 {
+        self.credits.lent()
+    }
+
+    /// The effect of one more request of the peer is complete here.
+    #[inline]
+    pub(crate) fn request_done(&mut self) {
+        self.requests_done = self.requests_done.wrapping_add(1);
+    }
+
+    /// Requests of the peer whose effect is complete here.
+    pub(crate) fn requests_done(&self) -> u32 {
+        self.requests_done
+    }
+}
