@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `queue.rs` | what waits, what is posted at once |
 //! | `post.rs` | posting, and what becomes of what was refused |
-//! | `flight.rs` | what is posted and not completed |
+//! | `window.rs` | what is posted and not completed, and where its bytes are kept |
+//! | `flight.rs` | what is posted, and what its end does here |
 //! | `batch.rs` | small writes that are posted together |
 //! | `relaxed.rs` | a write of relaxed order, posted together with the message after it |
 //! | `rma_write_send.rs` | puts whose data is written, and their message |
@@ -16,7 +17,7 @@
 //! | `by_hand.rs` | frames that tests make |
 //!
 //! ```text
-//!   queue ──(room, credit)──► flying ──► done
+//!   queue ──(room, credit)──► window ──► done
 //!     ▲                          │ connection broken
 //!     └── not received ◄── lost ◄┘
 //! ```
@@ -31,9 +32,8 @@
 //! * A frame is posted only with a credit for the slot it takes at the peer, which gives a credit
 //!   back only once the slot is posted again; frames of credits alone take one of the slots reserved
 //!   for them, at most one is under way. So a peer always has a receive for what it is sent.
-//! * At most `depth` requests are posted and not completed.
 //! * A write is silent only when one that makes a completion was posted with it, in one call and after it: that
-//!   completion is both's. Of short frames, which nobody waits for, one in [`flight::QUIET`] makes a completion. Whoever
+//!   completion is both's. Of short frames, which nobody waits for, one in [`window::QUIET`] makes a completion. Whoever
 //!   waits for the end of all that flies posts a mark ([`SendQueue::mark`]): the close, the end of a broken connection, and
 //!   the look for forgotten requests. A failure names the request that failed.
 //! * A write in `relaxed` is posted by the call that posts the next frame, or alone before anything else is posted or
@@ -41,7 +41,7 @@
 //!   room in the send queue.
 //! * A poll that finds frames in rings alone leaves what is kept of other peers to a later one (`proto/eager_ring.rs`, `ROWS`).
 //! * What is in `batch` comes before what is in `queue`, and after what flies; nothing else is posted before it.
-//! * `flying` is what is posted and not completed, in order; frames in it can be had back. `frames_sent` counts
+//! * Frames in `window` can be had back. `frames_sent` counts
 //!   the frames ever posted except those that went back from `lost` to `queue`; so do the peer's received frames,
 //!   and each frame has its effect once however often the connection breaks.
 
@@ -57,6 +57,7 @@ mod queue;
 mod relaxed;
 mod renewal;
 mod rma_write_send;
+mod window;
 mod withdrawal;
 
 use crate::proto::header_cache::SentHeader;
@@ -65,13 +66,13 @@ use batch::Small;
 use confirm::Confirm;
 use credits::Credits;
 use eager_ring::Ring;
-use flight::Flying;
 use portals_core::Header;
 use queue::Queued;
 use relaxed::RelaxedWrite;
 use renewal::Lost;
 use std::collections::VecDeque;
 use verbs_backend::{Buffer, Completion, Qp, SendBatch};
+use window::Window;
 
 pub(crate) use confirm::Confirmed;
 pub(crate) use queue::Fill;
@@ -96,23 +97,12 @@ pub(crate) struct SendQueue {
     /// The connection is broken, which nobody has looked at yet.
     broken: bool,
     queue: VecDeque<Queued>,
-    flying: VecDeque<Flying>,
-    /// Requests posted ever, modulo 2^32.
-    flown: u32,
-    /// Silent frames that fly after the last request that makes a completion.
-    quiet: usize,
+    window: Window,
     watch: Option<Watch>,
     /// Where requests end by the word of a witness.
     confirm: Option<Box<Confirm>>,
     /// Withdrawals to be confirmed, each when so many requests are done.
     withdrawn: Vec<(u32, u32)>,
-    /// A place for each request under way, used in turn: a frame that the post copies is written there.
-    copies: Vec<[u8; COPY]>,
-    /// The place of the next request.
-    next_copy: usize,
-    depth: usize,
-    /// Requests under way besides marks: as many, or one less where marks need their own place.
-    room: usize,
     /// Small writes that wait for others; at most [`batch::TOGETHER`], posted in the next poll at the latest.
     batch: Vec<Small>,
     /// A write that waits for the message that tells of it.
@@ -142,16 +132,10 @@ impl SendQueue {
             ready: false,
             broken: false,
             queue: VecDeque::new(),
-            flying: VecDeque::new(),
-            flown: 0,
-            quiet: 0,
+            window: Window::new(depth),
             watch: None,
             confirm: None,
             withdrawn: Vec::new(),
-            copies: Vec::new(),
-            next_copy: 0,
-            depth: depth as usize,
-            room: depth as usize,
             batch: Vec::new(),
             relaxed: None,
             chain: SendBatch::new(),
@@ -219,12 +203,12 @@ impl SendQueue {
 
     /// Everything has been posted and has completed.
     pub(super) fn is_drained(&self) -> bool {
-        self.is_unused() && self.flying.is_empty()
+        self.is_unused() && self.window.is_empty()
     }
 
     /// Nothing of the queue pair is under way.
     pub(crate) fn is_still(&self) -> bool {
-        self.flying.len() <= self.ended_here()
+        self.window.len() <= self.ended_here()
     }
 
     /// Nothing waits for room or credits.
@@ -252,7 +236,7 @@ impl SendQueue {
     #[inline]
     fn has_room(&self) -> bool {
         let kept = self.batch.len() + usize::from(self.relaxed.is_some());
-        self.flying.len() + kept < self.room && self.is_connected()
+        self.window.fits(kept + 1) && self.is_connected()
     }
 
     /// Remembers the put that was posted last, if it was a repeated one.

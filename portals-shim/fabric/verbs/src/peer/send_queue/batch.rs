@@ -8,7 +8,7 @@ use crate::trusted::MEMORY;
 use portals_core::Segment;
 use verbs_backend::{Remote, SendOp};
 
-/// A small write that is to be posted together with others; its bytes are in `copies`.
+/// A small write that is to be posted together with others; its bytes have their place in the window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Small {
     len: usize,
@@ -26,7 +26,7 @@ impl SendQueue {
     pub(crate) fn write_inline(&mut self, data: Segment, remote: Remote, id: u64) {
         self.flush_relaxed();
         if self.queue.is_empty() && self.has_room() {
-            if self.flying.len() - self.quiet >= BUSY {
+            if self.window.loud() >= BUSY {
                 return self.collect(data, remote, id);
             }
             self.flush();
@@ -49,10 +49,9 @@ impl SendQueue {
 
     /// Adds to the batch, and posts it if it is full.
     fn collect(&mut self, data: Segment, remote: Remote, id: u64) {
-        let at = self.next_copy + self.batch.len();
-        let at = if at < self.depth { at } else { at - self.depth };
         let len = data.len as usize;
-        let Some(place) = self.copies.get_mut(at).and_then(|c| c.get_mut(..len)) else {
+        let place = self.window.ahead_mut(self.batch.len());
+        let Some(place) = place.and_then(|c| c.get_mut(..len)) else {
             return self.queue_inline(data, remote, id);
         };
         MEMORY.gather_into(&[data], place);
@@ -83,9 +82,8 @@ impl SendQueue {
         };
         let total = self.batch.len();
         let mut requests = self.batch.iter().enumerate().map(|(number, small)| {
-            let at = self.next_copy + number;
-            let at = if at < self.depth { at } else { at - self.depth };
-            let data = self.copies.get(at).and_then(|c| c.get(..small.len));
+            let data = self.window.ahead(number);
+            let data = data.and_then(|c| c.get(..small.len));
             // A slice of a place is there, since `collect` has written it.
             (
                 small.id,
@@ -117,8 +115,8 @@ impl SendQueue {
         let rest = self.batch.len().saturating_sub(first);
         for number in (0..rest).rev() {
             let small = self.batch[first + number];
-            let at = (self.next_copy + number) % self.depth.max(1);
-            let data = self.copies.get(at).and_then(|c| c.get(..small.len));
+            let data = self.window.ahead(number);
+            let data = data.and_then(|c| c.get(..small.len));
             self.queue.push_front(Queued::Inline {
                 data: data.unwrap_or_default().to_vec(),
                 remote: small.remote,

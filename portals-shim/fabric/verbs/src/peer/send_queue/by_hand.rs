@@ -4,7 +4,7 @@
 //!
 //! * A frame made by hand has a number, since the peer counts it as any other. Without one the peer would wait for ever for
 //!   the next frame in its ring. A new connection would repeat frames that the peer has had.
-//! * A frame made by hand is in `flying`: its completion is its own, and its place in the send queue is taken.
+//! * A frame made by hand is in the window: its completion is its own, and its place in the send queue is taken.
 //! * A frame made by hand that is a request counts as one, because the peer says that it is done.
 //! * A frame made by hand gives no credits back. The header kept here is forgotten, because the peer keeps another.
 
@@ -57,7 +57,7 @@ impl SendQueue {
     fn post_as_is(&mut self, op: SendOp, buffer: Buffer, len: usize) {
         self.flush();
         let qp = self.qp.clone().expect("a link");
-        let posted = qp.post_owned(self.plain(), op, buffer, 0..len, SendFlags::empty());
+        let posted = qp.post_owned(self.window.plain(0), op, buffer, 0..len, SendFlags::empty());
         assert!(posted.is_ok(), "the send queue has room");
         let before = self.credits;
         self.posted(Flying::Buffered(len));

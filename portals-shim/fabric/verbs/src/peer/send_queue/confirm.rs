@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //!
-//! * A request stays in `flying`, with all that is needed to make it again, until a read posted after it has completed.
+//! * A request stays in the window, with all that is needed to make it again, until a read posted after it has completed.
 //! * At most one read of the witness is under way; there is always a place for it in the send queue.
 //! * A connection that breaks leaves in `lost` everything that no read has confirmed, as far as it may be made again.
 //! * Frames in buffers that the adapter has not ended come back when the queue pair is destroyed. One that does not cannot be
@@ -57,7 +57,7 @@ impl SendQueue {
     pub(crate) fn confirm_by(&mut self, witness: Option<(Arc<Witness>, &Endpoint)>) {
         let Some((own, end)) = witness else { return };
         let theirs = Witness::read_from(end);
-        self.room = self.depth.saturating_sub(1);
+        self.window.keep_place_for_mark();
         self.sent_header = super::SentHeader::NEVER;
         self.sent_notice = super::SentHeader::NEVER;
         match &mut self.confirm {
@@ -92,14 +92,9 @@ impl SendQueue {
         self.confirm.as_ref().map_or(0, |c| c.ended)
     }
 
-    /// The number of the oldest request under way, modulo 2^32.
-    pub(super) fn oldest(&self) -> u32 {
-        self.flown.wrapping_sub(self.flying.len() as u32)
-    }
-
     /// A request has ended here, with its buffer if it has one; whether it was under way.
     pub(crate) fn ended(&mut self, id: u64, status: Status, buffer: Option<Buffer>) -> bool {
-        let oldest = self.oldest();
+        let oldest = self.window.oldest();
         let Some(confirm) = &mut self.confirm else {
             return false;
         };
@@ -113,14 +108,14 @@ impl SendQueue {
             Flying::Small { .. } | Flying::Buffered(_) | Flying::Mark => false,
         };
         let at = match id {
-            CREDIT.. => self.flying.iter().position(is_it),
+            CREDIT.. => self.window.iter().position(is_it),
             PLAIN.. => Some((id as u32).wrapping_sub(oldest) as usize),
             _ => {
-                let mut rest = self.flying.iter().enumerate().skip(confirm.ended);
+                let mut rest = self.window.iter().enumerate().skip(confirm.ended);
                 rest.find(|(_, flying)| is_it(flying)).map(|(at, _)| at)
             }
         };
-        let at = at.filter(|at| *at < self.flying.len());
+        let at = at.filter(|at| *at < self.window.len());
         if let Some(at) = at {
             confirm.ended = confirm.ended.max(at + 1);
         }
@@ -132,9 +127,8 @@ impl SendQueue {
 
     /// Takes the oldest request, which is done, as are all up to the read `id`; says whether it was that.
     pub(crate) fn take_confirmed(&mut self, id: u64) -> Option<(Confirmed, bool)> {
-        let number = self.oldest();
-        let flying = self.flying.pop_front()?;
-        self.quiet = self.quiet.min(self.flying.len());
+        let number = self.window.oldest();
+        let flying = self.window.pop()?;
         let confirm = self.confirm.as_mut()?;
         confirm.ended = confirm.ended.saturating_sub(1);
         Some(match flying {
@@ -164,12 +158,12 @@ impl SendQueue {
     /// Reads the peer's witness, unless that is under way, or nothing is.
     pub(super) fn ask_witness(&mut self) {
         let Some(confirm) = &self.confirm else { return };
-        if self.flying.is_empty() || confirm.asked || self.flying.len() >= self.depth {
+        if self.window.is_empty() || confirm.asked || self.window.is_full() {
             return;
         }
         let read: Transfer = confirm.own.read(confirm.theirs);
         let Some(qp) = &self.qp else { return };
-        match read.post(qp, self.plain()) {
+        match read.post(qp, self.window.plain(0)) {
             Ok(()) => {
                 self.fly(Flying::Mark);
                 if let Some(confirm) = &mut self.confirm {
@@ -190,12 +184,12 @@ impl SendQueue {
 
     /// The connection has broken: a read that is the oldest request for the second time in a row is not made again.
     pub(super) fn suspect_oldest(&mut self) {
-        let oldest = match self.flying.front() {
+        let oldest = match self.window.front() {
             Some(Flying::Read { id, .. }) => Some(*id),
             _ => None,
         };
         if let Some(confirm) = &mut self.confirm
-            && !self.flying.is_empty()
+            && !self.window.is_empty()
         {
             let before = std::mem::replace(&mut confirm.suspect, oldest);
             if before == oldest {
@@ -209,7 +203,7 @@ impl SendQueue {
         let Some(confirm) = &mut self.confirm else {
             return (Status::FLUSHED, None);
         };
-        match self.flying.front() {
+        match self.window.front() {
             Some(Flying::Buffered(_)) => {
                 let buffer = confirm.early.pop_front();
                 confirm.gap |= buffer.is_none();

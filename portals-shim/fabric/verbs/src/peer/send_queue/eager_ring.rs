@@ -46,7 +46,7 @@ impl SendQueue {
     /// into the ring; `false`, and nothing has happened, if there is none, or the frame is not for it.
     #[inline(always)]
     pub(super) fn post_in_ring(&mut self, op: SendOp, from: usize, len: usize) -> bool {
-        let (id, (flags, silent)) = (self.plain(), self.unsignalled());
+        let (id, (flags, silent)) = (self.window.plain(0), self.window.unsignalled());
         let (Some(ring), Some(qp)) = (&mut self.ring, &self.qp) else {
             return false;
         };
@@ -54,7 +54,7 @@ impl SendQueue {
             SendOp::SendImmediate(value) => Some(value),
             _ => None,
         };
-        let place = self.copies.get_mut(self.next_copy);
+        let place = self.window.place_mut();
         let Some(place) = place else {
             return false;
         };

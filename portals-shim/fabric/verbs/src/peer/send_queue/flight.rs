@@ -1,13 +1,10 @@
 //! What is posted and not completed.
 
-use super::{PLAIN, SendQueue};
+use super::SendQueue;
 use crate::memory::Transfer;
 use crate::watch::Watch;
 use std::time::Instant;
 use verbs_backend::{Buffer, Remote, SendFlags, SendOp, Status};
-
-/// Short frames in a row without a completion, at most; of shallow send queues a quarter.
-pub(super) const QUIET: usize = 16;
 
 /// What a mark writes: nothing, which takes no memory of the peer's.
 const NOWHERE: Remote = Remote {
@@ -18,7 +15,7 @@ const NOWHERE: Remote = Remote {
 /// What is posted and not completed.
 #[derive(Debug)]
 pub(super) enum Flying {
-    /// A frame of so many bytes that the post copied; kept in `copies` for the case that it must be sent again. A silent
+    /// A frame of so many bytes that the post copied; kept in its place for the case that it must be sent again. A silent
     /// one makes no completion on success.
     Small {
         len: usize,
@@ -42,7 +39,7 @@ pub(super) enum Flying {
         silent: bool,
     },
     /// A notified put and its message in one request; its notice of so many bytes is kept in
-    /// `copies`.
+    /// its place.
     WriteImmediate {
         transfer: Transfer,
         id: u64,
@@ -71,35 +68,11 @@ impl Flying {
 }
 
 impl SendQueue {
+    /// A request was posted.
     #[inline(always)]
     pub(super) fn fly(&mut self, flying: Flying) {
         self.unordered |= matches!(flying, Flying::Write { .. } | Flying::RelaxedWrite { .. });
-        self.quiet = match flying {
-            Flying::Small { silent: true, .. } => self.quiet + 1,
-            _ => 0,
-        };
-        self.flying.push_back(flying);
-        self.flown = self.flown.wrapping_add(1);
-        self.next_copy += 1;
-        if self.next_copy >= self.depth {
-            self.next_copy = 0;
-        }
-    }
-
-    /// The id of a request without a record that is posted next.
-    #[inline]
-    pub(super) fn plain(&self) -> u64 {
-        PLAIN | u64::from(self.flown)
-    }
-
-    /// How a short frame is posted next, and whether it is silent.
-    #[inline]
-    pub(super) fn unsignalled(&self) -> (SendFlags, bool) {
-        if self.quiet < QUIET.min(self.depth / 4) {
-            (SendFlags::empty(), true)
-        } else {
-            (SendFlags::SIGNALLED, false)
-        }
+        self.window.push(flying);
     }
 
     /// Posts something that makes a completion after what makes none, if that flies last.
@@ -107,7 +80,7 @@ impl SendQueue {
         if self.confirm.is_some() {
             return self.ask_witness();
         }
-        if self.quiet > 0 {
+        if self.window.quiet() > 0 {
             self.post_mark();
         }
     }
@@ -116,18 +89,18 @@ impl SendQueue {
     #[cold]
     pub(crate) fn probe(&mut self) {
         self.mark();
-        if self.flying.is_empty() && self.confirm.is_none() {
+        if self.window.is_empty() && self.confirm.is_none() {
             self.post_mark();
         }
     }
 
     /// Posts something that does nothing but end.
     pub(super) fn post_mark(&mut self) {
-        let Some(qp) = self.qp.as_ref().filter(|_| self.flying.len() < self.depth) else {
+        let Some(qp) = self.qp.as_ref().filter(|_| !self.window.is_full()) else {
             return;
         };
         match qp.post_inline(
-            self.plain(),
+            self.window.plain(0),
             SendOp::Write(NOWHERE),
             &[],
             SendFlags::SIGNALLED,
@@ -138,59 +111,16 @@ impl SendQueue {
         }
     }
 
-    /// Takes the silent frames that fly first, which were done before the request `completed`.
-    #[inline]
-    fn frames_done(&mut self, completed: u64) {
-        while let Some(Flying::Small { silent: true, .. }) = self.flying.front() {
-            let number = self.flown.wrapping_sub(self.flying.len() as u32);
-            if completed == PLAIN | u64::from(number) {
-                break;
-            }
-            self.flying.pop_front();
-        }
-    }
-
     /// The oldest request, if it is that of the record `completed`, which has succeeded, or a silent one before it.
     #[inline]
     pub(crate) fn done_up_to(&mut self, completed: u64) -> Option<u64> {
-        self.frames_done(completed);
-        match self.flying.front() {
-            Some(Flying::Write { id, silent, .. } | Flying::RelaxedWrite { id, silent, .. })
-                if *silent || *id == completed =>
-            {
-                let id = *id;
-                self.flying.pop_front();
-                Some(id)
-            }
-            Some(Flying::Read { id, .. } | Flying::WriteImmediate { id, .. })
-                if *id == completed =>
-            {
-                self.flying.pop_front();
-                Some(completed)
-            }
-            _ => None,
-        }
+        self.window.done_up_to(completed)
     }
 
     /// The oldest request, if it is a silent one that was done before the request `id`, which has completed.
     #[inline]
     pub(crate) fn done_silently(&mut self, completed: u64) -> Option<u64> {
-        self.frames_done(completed);
-        match self.flying.front() {
-            Some(
-                Flying::Write {
-                    id, silent: true, ..
-                }
-                | Flying::RelaxedWrite {
-                    id, silent: true, ..
-                },
-            ) if *id != completed => {
-                let id = *id;
-                self.flying.pop_front();
-                Some(id)
-            }
-            _ => None,
-        }
+        self.window.done_silently(completed)
     }
 
     /// Whether the oldest request has been under way for longer than an adapter takes that has not forgotten it; to be
@@ -198,11 +128,11 @@ impl SendQueue {
     pub(crate) fn has_forgotten(&mut self, now: Instant) -> bool {
         // What would make no completion however long one waits.
         self.mark();
-        let Some(oldest) = self.flying.front() else {
+        let Some(oldest) = self.window.front() else {
             self.watch = None;
             return false;
         };
-        let number = self.flown.wrapping_sub(self.flying.len() as u32);
+        let number = self.window.oldest();
         let (watch, forgotten) = Watch::look(self.watch, number, oldest.len(), now);
         self.watch = Some(watch);
         forgotten
@@ -212,15 +142,13 @@ impl SendQueue {
     /// [`SendQueue::renew`], unless the connection is not to blame.
     #[inline]
     pub(crate) fn handle_completion(&mut self, status: Status, buffer: Option<Buffer>) {
-        let Some(flying) = self.flying.front() else {
+        let Some(flying) = self.window.front() else {
             return;
         };
         if matches!(flying, Flying::Credit) {
             self.credits.returning(false);
         }
-        let flying = self.flying.pop_front();
-        // Silent ones that failed do make completions.
-        self.quiet = self.quiet.min(self.flying.len());
+        let flying = self.window.pop();
         if status != Status::SUCCESS
             && let Some(flying) = flying
         {
@@ -231,6 +159,7 @@ impl SendQueue {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PLAIN;
     use super::*;
 
     fn send_queue(depth: u32) -> SendQueue {
@@ -239,7 +168,7 @@ mod tests {
 
     /// Posts a short frame as one is; whether it is silent.
     fn post(sq: &mut SendQueue) -> bool {
-        let (flags, silent) = sq.unsignalled();
+        let (flags, silent) = sq.window.unsignalled();
         assert_eq!(flags == SendFlags::empty(), silent);
         sq.fly(Flying::Small { len: 8, silent });
         silent
@@ -268,7 +197,7 @@ mod tests {
             post(&mut sq);
         }
         complete(&mut sq, 16, Status::SUCCESS);
-        assert_eq!((sq.flying.len(), sq.quiet), (3, 3));
+        assert_eq!((sq.window.len(), sq.window.quiet()), (3, 3));
         // Anything else with a completion does so too.
         sq.fly(Flying::Mark);
         complete(&mut sq, 20, Status::SUCCESS);
@@ -278,16 +207,16 @@ mod tests {
     #[test]
     fn a_silent_frame_that_fails_ends_those_before_it_alone() {
         let mut sq = send_queue(128);
-        sq.copies.resize(128, [0; super::super::COPY]);
+        sq.window.open();
         for _ in 0..5 {
             post(&mut sq);
         }
         complete(&mut sq, 3, Status::FLUSHED);
         assert!(sq.broken);
-        assert_eq!((sq.flying.len(), sq.lost.len()), (1, 1));
+        assert_eq!((sq.window.len(), sq.lost.len()), (1, 1));
         complete(&mut sq, 4, Status::FLUSHED);
         assert!(sq.is_still());
-        assert_eq!((sq.lost.len(), sq.quiet), (2, 0));
+        assert_eq!((sq.lost.len(), sq.window.quiet()), (2, 0));
     }
 
     /// A frame of credits has no number: the next frame may be taken before its completion.

@@ -53,7 +53,7 @@ impl SendQueue {
         if let Some(write) = self.relaxed.take() {
             return self.post_behind(write, None, len);
         }
-        let place = self.copies.get_mut(self.next_copy);
+        let place = self.window.place_mut();
         let Some(frame) = place.and_then(|copy| copy.get_mut(..len)) else {
             return;
         };
@@ -62,12 +62,12 @@ impl SendQueue {
         if credit && self.ring.is_some() && self.post_in_ring(op, from, len) {
             return;
         }
-        let place = self.copies.get(self.next_copy);
+        let place = self.window.place();
         let (Some(frame), Some(qp)) = (place.and_then(|copy| copy.get(..len)), &self.qp) else {
             return;
         };
         let (id, (flags, silent)) = match credit {
-            true => (self.plain(), self.unsignalled()),
+            true => (self.window.plain(0), self.window.unsignalled()),
             false => (CREDIT, (SendFlags::SIGNALLED, false)),
         };
         match qp.post_inline(id, op, &frame[from..], flags) {
@@ -88,7 +88,7 @@ impl SendQueue {
         frame::stamp(frame, self.credits.owed(), self.requests_done);
         let (op, from) = self.sent_header.send_op(frame);
         let Some(qp) = &self.qp else { return };
-        let tag = if credit { self.plain() } else { CREDIT };
+        let tag = if credit { self.window.plain(0) } else { CREDIT };
         match qp.post_owned(tag, op, buffer, from..len, SendFlags::empty()) {
             Ok(()) if credit => self.posted(Flying::Buffered(len)),
             Ok(()) => self.posted(Flying::Credit),

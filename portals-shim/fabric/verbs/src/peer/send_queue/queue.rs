@@ -62,9 +62,8 @@ impl SendQueue {
             self.flush();
             return Err(build);
         }
-        let place = self.place_of_frame();
         if size <= self.max_inline
-            && let Some(copy) = self.copies.get_mut(place)
+            && let Some(copy) = self.place_of_frame()
         {
             let len = written(copy, kind, failed, build);
             self.post_copy_here(len, true);
@@ -110,7 +109,7 @@ impl SendQueue {
         if waits || !self.credits.any() || size > self.max_inline || !self.has_room() {
             return Err(fill);
         }
-        let Some(frame) = self.copies.get_mut(self.next_copy) else {
+        let Some(frame) = self.window.place_mut() else {
             return Err(fill);
         };
         let Some((begin, data)) = frame
@@ -175,7 +174,7 @@ impl SendQueue {
             match self.queue.pop_front() {
                 Some(Queued::Frame { bytes }) => {
                     let len = bytes.len();
-                    let place = self.copies.get_mut(self.next_copy);
+                    let place = self.window.place_mut();
                     let place = place.filter(|_| len <= self.max_inline);
                     if let Some(place) = place.and_then(|copy| copy.get_mut(..len)) {
                         place.copy_from_slice(&bytes);
@@ -199,7 +198,7 @@ impl SendQueue {
         // Nothing carries the credits back.
         if self.credits.is_due() && self.has_room() {
             self.credits.returning(true);
-            let place = self.copies.get_mut(self.next_copy);
+            let place = self.window.place_mut();
             if let Some(place) = place.filter(|_| frame::PREFIX <= self.max_inline) {
                 let len = Writer::new(place, Kind::Credit, false).len();
                 self.post_copy(len, false);

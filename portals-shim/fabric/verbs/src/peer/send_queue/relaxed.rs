@@ -1,11 +1,11 @@
 //! A write of relaxed order: it is posted together with the message after it, by one doorbell.
 //!
 //! The write makes no completion of its own: that of the message is both's. If the adapter takes the first and refuses
-//! the second, the connection counts as broken, and both are found in `flying` and `queue` when it is mended.
+//! the second, the connection counts as broken, and both are found in `window` and `queue` when it is mended.
 
 use super::flight::Flying;
 use super::queue::Queued;
-use super::{PLAIN, SendQueue};
+use super::{COPY, SendQueue};
 use crate::frame;
 use crate::memory::Transfer;
 use verbs_backend::qp::PostError;
@@ -15,11 +15,10 @@ use verbs_backend::{Buffer, SendFlags};
 pub(super) type RelaxedWrite = (Transfer, u64);
 
 impl SendQueue {
-    /// The place in `copies` of the next frame: behind that of a write that waits.
+    /// The place of the next frame: behind that of a write that waits.
     #[inline]
-    pub(super) fn place_of_frame(&self) -> usize {
-        let at = self.next_copy + usize::from(self.relaxed.is_some());
-        if at < self.depth { at } else { at - self.depth }
+    pub(super) fn place_of_frame(&mut self) -> Option<&mut [u8; COPY]> {
+        self.window.ahead_mut(usize::from(self.relaxed.is_some()))
     }
 
     /// Posts a write that waits, without a message.
@@ -54,10 +53,9 @@ impl SendQueue {
         buffer: Option<Buffer>,
         len: usize,
     ) {
-        let at = (self.next_copy + 1) % self.depth.max(1);
         let (owed, done) = (self.credits.owed(), self.requests_done);
         // The frame's number is the one after the write's.
-        let plain = PLAIN | u64::from(self.flown.wrapping_add(1));
+        let plain = self.window.plain(1);
         let Some(qp) = &self.qp else {
             return self.queue.push_front(Queued::Transfer { transfer, id });
         };
@@ -71,7 +69,11 @@ impl SendQueue {
                 (framed.map_err(|r| r.error), Flying::Buffered(len))
             }
             None => {
-                let frame = &mut self.copies[at][..len];
+                let place = self.window.ahead_mut(1);
+                let Some(frame) = place.and_then(|place| place.get_mut(..len)) else {
+                    chain.clear();
+                    return self.queue.push_front(Queued::Transfer { transfer, id });
+                };
                 frame::stamp(frame, owed, done);
                 let (op, from) = self.sent_header.send_op(frame);
                 let framed = chain.push_inline(plain, op, &frame[from..], SendFlags::SIGNALLED);
@@ -96,12 +98,14 @@ impl SendQueue {
             Ok(()) => self.posted(flying),
             Err(error) => {
                 let owned = self.chain.take_owned().next();
-                let bytes: &[u8] = match &owned {
-                    Some((buffer, _)) => buffer,
-                    None => &self.copies[at],
+                // A write that was accepted has its place, and the frame's is the next one.
+                let ahead = usize::from(accepted == 0);
+                let bytes = match &owned {
+                    Some((buffer, _)) => buffer.get(..len),
+                    None => self.window.ahead(ahead).and_then(|p| p.get(..len)),
                 };
-                let frame = bytes[..len].to_vec();
-                self.not_posted(&error, Some(frame));
+                let frame = bytes.map(<[u8]>::to_vec);
+                self.not_posted(&error, frame);
                 if accepted == 0 {
                     self.queue.push_front(Queued::Transfer { transfer, id });
                 }

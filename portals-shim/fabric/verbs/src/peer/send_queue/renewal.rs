@@ -43,13 +43,10 @@ impl SendQueue {
     pub(super) fn lose(&mut self, flying: Flying, status: Status, buffer: Option<Buffer>) {
         self.broken = true;
         let refused = !status.is_of_connection();
-        // The requests after it have the places before the next one's.
-        let back = self.flying.len() + 1;
-        let at = (self.next_copy + self.depth).saturating_sub(back) % self.depth.max(1);
-        let copy = |len| Some(self.copies.get(at)?.get(..len)?.to_vec());
+        let copy = |len| Some(self.window.bytes_of_popped(len)?.to_vec());
         // A notified put goes another way then.
-        let follows = self.flying.front().and_then(|next| match next {
-            Flying::Small { len, .. } => self.copies.get((at + 1) % self.depth.max(1))?.get(..*len),
+        let follows = self.window.front().and_then(|next| match next {
+            Flying::Small { len, .. } => self.window.bytes_of_oldest(*len),
             _ => None,
         });
         let is_written = follows.is_some_and(|frame| frame::notice_head(frame).is_some());
@@ -93,7 +90,7 @@ impl SendQueue {
         self.unbatch(0);
         self.unhold();
         self.suspect_oldest();
-        while !self.flying.is_empty() {
+        while !self.window.is_empty() {
             let (status, buffer) = self.unconfirmed_oldest();
             self.handle_completion(status, buffer);
         }
@@ -113,7 +110,7 @@ impl SendQueue {
         self.unhold();
         let inline = self.qp.as_ref().map_or(0, |q| q.capabilities().max_inline);
         self.max_inline = (inline as usize).min(COPY);
-        self.copies.resize(self.depth, [0; COPY]);
+        self.window.open();
         self.sent_header.forget();
         self.sent_notice.forget();
         self.confirm_anew();

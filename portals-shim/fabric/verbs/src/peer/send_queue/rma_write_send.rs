@@ -30,7 +30,7 @@ impl SendQueue {
     pub(in crate::peer) fn has_room_to_notify(&self) -> bool {
         self.queue.is_empty()
             && self.credits.any()
-            && self.flying.len() + self.batch.len() + 2 <= self.room
+            && self.window.fits(self.batch.len() + 2)
             && self.max_inline >= frame::NOTICE
     }
 
@@ -57,14 +57,14 @@ impl SendQueue {
         let posted = transfer.post_whole(qp, id, value);
         // For a new connection, if this one breaks: made while the data is under way.
         let head = self.sent_notice.header();
-        let len = match self.copies.get_mut(self.next_copy) {
+        let len = match self.window.place_mut() {
             Some(place) => frame::notice_again(place, length, head),
             None => 0,
         };
         match posted {
             Ok(()) => self.posted(Flying::WriteImmediate { transfer, id, len }),
             Err(error) => {
-                let place = self.copies.get(self.next_copy);
+                let place = self.window.place();
                 let frame = place.and_then(|p| p.get(..len)).map(<[u8]>::to_vec);
                 self.not_posted(&error, frame);
                 self.queue.push_front(Queued::Transfer { transfer, id });
@@ -81,7 +81,7 @@ impl SendQueue {
         md: MdHandle,
         relaxed: (Transfer, u64),
     ) -> bool {
-        let Some(place) = self.copies.get_mut(self.next_copy) else {
+        let Some(place) = self.window.place_mut() else {
             return false;
         };
         let mut writer = Writer::new(place, Kind::Notice, false);
@@ -96,8 +96,7 @@ impl SendQueue {
         self.sent_notice.keep(head);
         let frame = *place;
         self.relaxed = Some(relaxed);
-        let behind = self.place_of_frame();
-        if let Some(place) = self.copies.get_mut(behind) {
+        if let Some(place) = self.place_of_frame() {
             *place = frame;
             self.post_copy(len, true);
         }

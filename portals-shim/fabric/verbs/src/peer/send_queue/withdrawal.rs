@@ -23,11 +23,11 @@ impl SendQueue {
     pub(crate) fn confirms_at_once(&mut self, token: u32) -> bool {
         let flies = |f: &Flying| matches!(f, Flying::Read { .. });
         let waits = |q: &Queued| matches!(q, Queued::Transfer { transfer, .. } if transfer.read);
-        if !self.flying.iter().any(flies) && !self.queue.iter().any(waits) {
+        if !self.window.iter().any(flies) && !self.queue.iter().any(waits) {
             return true;
         }
         let waiting = self.queue.len() + self.batch.len() + usize::from(self.relaxed.is_some());
-        let due = self.flown.wrapping_add(waiting as u32);
+        let due = self.window.flown().wrapping_add(waiting as u32);
         self.withdrawn.push((token, due));
         if waiting == 0 && self.confirm.is_none() {
             self.post_mark();
@@ -37,7 +37,7 @@ impl SendQueue {
 
     /// A withdrawal that can be confirmed now.
     pub(crate) fn next_confirmable(&mut self) -> Option<u32> {
-        let oldest = self.oldest();
+        let oldest = self.window.oldest();
         let done = |due: u32| oldest.wrapping_sub(due) < 1 << 31;
         let at = self.withdrawn.iter().position(|(_, due)| done(*due))?;
         Some(self.withdrawn.swap_remove(at).0)
@@ -51,7 +51,7 @@ impl SendQueue {
     /// Requests that were ever posted, modulo 2^32.
     #[cfg(test)]
     pub(crate) fn requests(&self) -> u32 {
-        self.flown
+        self.window.flown()
     }
 }
 
