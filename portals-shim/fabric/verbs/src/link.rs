@@ -18,6 +18,7 @@ use super::endpoint::Sender;
 use super::frame::{Kind, PREFIX, SLOT};
 use super::handshake::{self, Card, Message, OnConnect, Refusal, Stage, Word, on_connect, settled};
 use super::peer::{Late, Peer};
+use super::proto;
 use super::timer::{Due, Timer};
 use super::verbs::Verbs;
 use fabric_api::delivery;
@@ -277,7 +278,7 @@ impl Verbs {
         // Every slot is posted again, so that the peer's credits are whole.
         self.repost();
         let Some(peer) = self.peer(rank) else { return };
-        for ended in peer.renew(card.credits, card.received) {
+        for ended in peer.renew(card.credits, card.received, proto::recover) {
             self.piece_done(ni, ended.id, ended.failed);
         }
     }

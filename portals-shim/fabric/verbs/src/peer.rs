@@ -39,7 +39,7 @@ use std::collections::VecDeque;
 use verbs_backend::Qp;
 
 pub(super) use received::Late;
-pub(super) use send_queue::{COPY, Confirmed, Fill, PLAIN};
+pub(super) use send_queue::{COPY, Confirmed, Fill, Lost, PLAIN, Recovery};
 
 /// A peer and the connection to it.
 #[derive(Debug)]
@@ -151,14 +151,19 @@ impl Peer {
 
     /// The connection is ready for use by a new queue pair, through which the peer takes `granted` frames. The
     /// `received` frames that the peer has had are not sent again; says how one-sided requests of the old
-    /// connection ended.
-    pub(super) fn renew(&mut self, granted: u16, received: u32) -> Vec<Ended> {
+    /// connection ended. What was left undone, and has arrived or not, is for its protocol to `recover`.
+    pub(super) fn renew(
+        &mut self,
+        granted: u16,
+        received: u32,
+        recover: impl Fn(&Lost, bool) -> Recovery,
+    ) -> Vec<Ended> {
         self.session.greeted = false;
         self.session.met = true;
         self.adverts.clear();
         self.received.renew();
         self.requests.renew();
-        self.sq.renew(granted, received)
+        self.sq.renew(granted, received, recover)
     }
 
     /// Forgets everything that waits; the owner ends the operations.

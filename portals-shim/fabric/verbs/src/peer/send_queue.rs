@@ -11,7 +11,8 @@
 //! | `rma_write_send.rs` | puts whose data is written, and their message |
 //! | `eager_ring.rs` | short frames that are written where the peer looks |
 //! | `credits.rs` | how many frames may leave, and what is given back |
-//! | `renewal.rs` | what a broken connection left undone, and what is sent again |
+//! | `lost.rs` | what a broken connection left undone, and which of it the peer has had |
+//! | `renewal.rs` | what goes there, and what is posted again |
 //! | `withdrawal.rs` | when the peer is told that nothing of a list it replaces is under way |
 //! | `confirm.rs` | ends of requests by the word of a witness |
 //! | `by_hand.rs` | frames that tests make |
@@ -41,9 +42,7 @@
 //!   room in the send queue.
 //! * A poll that finds frames in rings alone leaves what is kept of other peers to a later one (`proto/eager_ring.rs`, `ROWS`).
 //! * What is in `batch` comes before what is in `queue`, and after what flies; nothing else is posted before it.
-//! * Frames in `window` can be had back. `frames_sent` counts
-//!   the frames ever posted except those that went back from `lost` to `queue`; so do the peer's received frames,
-//!   and each frame has its effect once however often the connection breaks.
+//! * Frames in the window can be had back: each has its effect once however often the connection breaks.
 
 mod batch;
 #[cfg(test)]
@@ -52,6 +51,7 @@ mod confirm;
 mod credits;
 mod eager_ring;
 mod flight;
+mod lost;
 mod post;
 mod queue;
 mod relaxed;
@@ -66,15 +66,16 @@ use batch::Small;
 use confirm::Confirm;
 use credits::Credits;
 use eager_ring::Ring;
+use lost::Undone;
 use portals_core::Header;
 use queue::Queued;
 use relaxed::RelaxedWrite;
-use renewal::Lost;
 use std::collections::VecDeque;
 use verbs_backend::{Buffer, Completion, Qp, SendBatch};
 use window::Window;
 
 pub(crate) use confirm::Confirmed;
+pub(crate) use lost::{Lost, Recovery};
 pub(crate) use queue::Fill;
 pub(crate) use renewal::Ended;
 
@@ -109,7 +110,7 @@ pub(crate) struct SendQueue {
     relaxed: Option<RelaxedWrite>,
     /// Memory for posting the two.
     chain: SendBatch,
-    lost: VecDeque<Lost>,
+    undone: Undone,
     /// The peer's ring for short frames.
     ring: Option<Ring>,
     /// Data was written into the peer's memory since the last message: the peer sees it only with a completion.
@@ -119,7 +120,6 @@ pub(crate) struct SendQueue {
     sent_notice: SentHeader,
     credits: Credits,
     max_inline: usize,
-    frames_sent: u32,
     /// Requests of the peer whose effect is complete here, as the next frame tells it.
     requests_done: u32,
 }
@@ -139,14 +139,13 @@ impl SendQueue {
             batch: Vec::new(),
             relaxed: None,
             chain: SendBatch::new(),
-            lost: VecDeque::new(),
+            undone: Undone::default(),
             ring: None,
             unordered: false,
             sent_header: SentHeader::empty(),
             sent_notice: SentHeader::empty(),
             credits: Credits::new(lent),
             max_inline: 0,
-            frames_sent: 0,
             requests_done: 0,
         }
     }
@@ -198,7 +197,7 @@ impl SendQueue {
         self.queue.is_empty()
             && self.batch.is_empty()
             && self.relaxed.is_none()
-            && self.lost.is_empty()
+            && self.undone.is_empty()
     }
 
     /// Everything has been posted and has completed.

@@ -10,14 +10,22 @@
 //! # Recovery
 //!
 //! Frames that a broken connection left undone are kept whole, and sent again over the next one, except those that the peer
-//! says it has had (`peer/send_queue/renewal.rs`).
+//! says it has had ([`recover`]).
 
 use super::select::{self, Protocol};
 use crate::frame::{Kind, MESSAGE_HEAD, Writer};
-use crate::peer::Fill;
+use crate::peer::{Fill, Recovery};
 use crate::trusted::MEMORY;
 use crate::verbs::{After, Verbs};
 use portals_core::{Header, Ni, NiFail, Transmit};
+
+/// What becomes of a frame that a broken connection left undone.
+pub(super) const fn recover(arrived: bool) -> Recovery {
+    match arrived {
+        true => Recovery::Done,
+        false => Recovery::Again,
+    }
+}
 
 impl Verbs {
     /// Sends a put in a frame at once, whose bytes `fill` writes; `false`, and nothing has happened, if that cannot be.

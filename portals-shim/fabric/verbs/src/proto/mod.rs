@@ -29,7 +29,7 @@ mod rma_write_send;
 mod rndv_read;
 pub(crate) mod select;
 
-use crate::peer::Fill;
+use crate::peer::{Fill, Lost, Recovery};
 use crate::verbs::Verbs;
 use fabric_api::call::RemoteKey;
 use fabric_api::nal::Outcome;
@@ -45,6 +45,18 @@ pub(crate) struct PutNow<'a> {
     pub(crate) key: Option<&'a RemoteKey>,
     /// That memory may be read after the call.
     pub(crate) lend: bool,
+}
+
+/// What becomes of a request that a broken connection left undone, by its protocol; `arrived`: the peer has had it.
+pub(crate) fn recover(lost: &Lost, arrived: bool) -> Recovery {
+    match lost {
+        Lost::Frame(_) => eager_send::recover(arrived),
+        Lost::Read { .. } => rma_read::recover(),
+        Lost::Write(_) => rma_write::recover(arrived, false),
+        Lost::RelaxedWrite { .. } => rma_write::recover(arrived, true),
+        Lost::WriteImmediate { .. } => rma_write_send::recover(arrived),
+        Lost::Refused(_) => Recovery::Failed,
+    }
 }
 
 impl Verbs {

@@ -7,7 +7,7 @@
 //!
 //! # Recovery
 //!
-//! What a broken connection left undone is read again over the next one. A withdrawal by the peer waits for that
+//! What a broken connection left undone is read again over the next one ([`recover`]). A withdrawal by the peer waits for that
 //! (`peer/send_queue/withdrawal.rs`).
 //!
 //! # Invariants
@@ -19,10 +19,16 @@ use super::offload::answer_in_place;
 use super::op::{Kind, Op};
 use super::select::{self, Protocol};
 use crate::memory::{Transfer, Use};
+use crate::peer::Recovery;
 use crate::verbs::{Verbs, Work};
 use fabric_api::call::Target;
 use portals_core::{Body, InPlace, Landing, MdHandle, Ni, NiFail, Transmit};
 use verbs_backend::Remote;
+
+/// What becomes of a READ that a broken connection left undone, which changes nothing at the peer.
+pub(super) const fn recover() -> Recovery {
+    Recovery::Again
+}
 
 impl Verbs {
     /// Makes a get into a region of `md`, if it reads the peer's memory now, into memory in one piece that is registered.

@@ -9,7 +9,7 @@
 //! # Recovery
 //!
 //! What a broken connection left undone is not written again, since the peer may have taken the memory back: the put has
-//! failed, and its ACK is not awaited, unless a frame that was sent later has arrived. A relaxed put is written again, as nobody
+//! failed, and its ACK is not awaited, unless a frame that was sent later has arrived ([`recover`]). A relaxed put is written again, as nobody
 //! looks at its memory before a later message says so.
 //!
 //! # Invariants
@@ -22,11 +22,21 @@ use super::offload::answer_in_place;
 use super::op::{Kind, Op};
 use super::select::{self, Protocol};
 use crate::memory::{Transfer, Use};
+use crate::peer::Recovery;
 use crate::verbs::{Verbs, Work};
 use fabric_api::call::Target;
 use fabric_api::nal::Outcome;
 use portals_core::{Body, Header, InPlace, Landing, Ni, NiFail, OpId, ReadyPut, Segment, Transmit};
 use verbs_backend::Remote;
+
+/// What becomes of a WRITE that a broken connection left undone.
+pub(super) const fn recover(arrived: bool, relaxed: bool) -> Recovery {
+    match (arrived, relaxed) {
+        (true, _) => Recovery::Done,
+        (false, true) => Recovery::Again,
+        (false, false) => Recovery::Failed,
+    }
+}
 
 impl Verbs {
     /// Writes a short put to where it reaches in the peer's memory.

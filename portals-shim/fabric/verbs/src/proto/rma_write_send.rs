@@ -13,7 +13,7 @@
 //! # Recovery
 //!
 //! What a broken connection left undone is not written again, since the peer may have taken the descriptor back: it goes over
-//! the next connection by `eager send`, with its data (`peer/send_queue/rma_write_send.rs`).
+//! the next connection by `eager send`, with its data ([`recover`], `peer/send_queue/rma_write_send.rs`).
 //!
 //! # Invariants
 //!
@@ -25,6 +25,7 @@
 
 use crate::frame::{self, Ends, FrameError};
 use crate::memory::{Transfer, Use};
+use crate::peer::Recovery;
 use crate::verbs::{Record, Verbs, Work};
 use portals_core::{Header, MdHandle, Ni, OpId, Segment, Transmit};
 use verbs_backend::Remote;
@@ -33,6 +34,14 @@ use verbs_backend::Remote;
 const OFTEN: u32 = 4;
 /// Longest descriptor that is opened so, bytes: all of it is registered meanwhile.
 const LONGEST: u64 = 64 << 20;
+
+/// What becomes of a put that a broken connection left undone; of one that is sent again the data goes in a message.
+pub(super) const fn recover(arrived: bool) -> Recovery {
+    match arrived {
+        true => Recovery::Done,
+        false => Recovery::Again,
+    }
+}
 
 impl Verbs {
     /// Writes a put to where it goes in the descriptor `md` of the peer, which has events, and notifies the peer.

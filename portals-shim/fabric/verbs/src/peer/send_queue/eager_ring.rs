@@ -65,7 +65,7 @@ impl SendQueue {
         let Some(bytes) = place.get_mut(from..from + taken) else {
             return false;
         };
-        end(bytes, len - from, self.frames_sent, value);
+        end(bytes, len - from, self.undone.sent(), value);
         let end = (ring.at + 1) * SLOT as u64;
         let remote = Remote {
             address: ring.start.address + end - taken as u64,

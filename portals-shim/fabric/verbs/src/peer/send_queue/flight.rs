@@ -213,10 +213,10 @@ mod tests {
         }
         complete(&mut sq, 3, Status::FLUSHED);
         assert!(sq.broken);
-        assert_eq!((sq.window.len(), sq.lost.len()), (1, 1));
+        assert_eq!((sq.window.len(), sq.undone.len()), (1, 1));
         complete(&mut sq, 4, Status::FLUSHED);
         assert!(sq.is_still());
-        assert_eq!((sq.lost.len(), sq.window.quiet()), (2, 0));
+        assert_eq!((sq.undone.len(), sq.window.quiet()), (2, 0));
     }
 
     /// A frame of credits has no number: the next frame may be taken before its completion.

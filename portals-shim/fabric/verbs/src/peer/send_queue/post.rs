@@ -14,7 +14,7 @@ impl SendQueue {
     pub(super) fn posted(&mut self, flying: Flying) {
         if !matches!(flying, Flying::Credit) {
             self.credits.spend();
-            self.frames_sent = self.frames_sent.wrapping_add(1);
+            self.undone.count_frame();
             // A frame in a ring is posted only where this is so already. One of credits has no number: nobody waits for
             // its completion before the next frame.
             self.unordered = false;

@@ -1,35 +1,12 @@
 //! What a broken connection left undone, and what a new one does with it.
 
 use super::flight::Flying;
+use super::lost::{Lost, Recovery};
 use super::queue::Queued;
 use super::{COPY, SendQueue};
 use crate::frame;
-use crate::memory::Transfer;
 use std::collections::VecDeque;
 use verbs_backend::{Buffer, Status};
-
-/// What a broken connection left undone, as far as this side knows.
-#[derive(Debug)]
-pub(super) enum Lost {
-    Frame(Vec<u8>),
-    Read {
-        transfer: Transfer,
-        id: u64,
-    },
-    Write(u64),
-    RelaxedWrite {
-        transfer: Transfer,
-        id: u64,
-    },
-    /// A notified put; the frame of its notice.
-    WriteImmediate {
-        transfer: Transfer,
-        id: u64,
-        frame: Vec<u8>,
-    },
-    /// Refused for a reason that a new connection does not mend.
-    Refused(u64),
-}
 
 /// How a one-sided request whose completion was lost ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +59,7 @@ impl SendQueue {
             Flying::Read { transfer, id } => Lost::Read { transfer, id },
             Flying::Write { id, .. } => Lost::Write(id),
         };
-        self.lost.push_back(lost);
+        self.undone.push(lost);
     }
 
     /// The queue pair is to be destroyed although not all completions have come.
@@ -99,14 +76,19 @@ impl SendQueue {
     /// Forgets everything that waits; the owner ends the operations.
     pub(in crate::peer) fn give_up(&mut self) {
         self.queue.clear();
-        self.lost.clear();
+        self.undone.clear();
         self.leave_ring();
     }
 
     /// The connection is ready for use by a new queue pair, through which the peer takes `granted` frames. The
     /// `received` frames that the peer has had are not sent again; says how one-sided requests of the old
-    /// connection ended.
-    pub(in crate::peer) fn renew(&mut self, granted: u16, received: u32) -> Vec<Ended> {
+    /// connection ended. What becomes of what was left undone, and has `arrived` or not, is for its protocol to `recover`.
+    pub(in crate::peer) fn renew(
+        &mut self,
+        granted: u16,
+        received: u32,
+        recover: impl Fn(&Lost, bool) -> Recovery,
+    ) -> Vec<Ended> {
         self.unhold();
         let inline = self.qp.as_ref().map_or(0, |q| q.capabilities().max_inline);
         self.max_inline = (inline as usize).min(COPY);
@@ -118,54 +100,31 @@ impl SendQueue {
         self.leave_ring();
         self.broken = false;
         self.credits.renew(granted);
-        let is_frame = |lost: &Lost| matches!(lost, Lost::Frame(_) | Lost::WriteImmediate { .. });
-        let frames = self.lost.iter().filter(|l| is_frame(l)).count() as u32;
-        let first = self.frames_sent.wrapping_sub(frames);
-        // A peer cannot have had more than was sent.
-        let mut had = received.wrapping_sub(first);
-        if had > frames {
-            had = 0;
-        }
-        self.frames_sent = first.wrapping_add(had);
-        // Up to the last frame that arrived, writes have been done: a connection keeps the order.
-        let mut done = self.lost.len();
-        let mut left = had;
-        for (at, lost) in self.lost.iter().enumerate() {
-            if left == 0 {
-                done = at;
-                break;
-            }
-            left -= u32::from(is_frame(lost));
-        }
-        if had == 0 {
-            done = 0;
-        }
         let mut ended = Vec::new();
         let mut again = VecDeque::new();
-        for (at, lost) in std::mem::take(&mut self.lost).into_iter().enumerate() {
-            match lost {
-                Lost::Frame(_) if at < done => {}
-                Lost::Frame(bytes) => again.push_back(Queued::Frame { bytes }),
-                Lost::Read { transfer, id } => again.push_back(Queued::Transfer { transfer, id }),
-                Lost::RelaxedWrite { id, .. } | Lost::WriteImmediate { id, .. } if at < done => {
-                    ended.push(Ended { id, failed: false });
-                }
-                Lost::WriteImmediate {
-                    transfer,
-                    id,
-                    frame,
-                } => {
+        for (lost, arrived) in self.undone.settle(received) {
+            match (recover(&lost, arrived), lost) {
+                (Recovery::Again, Lost::Frame(bytes)) => again.push_back(Queued::Frame { bytes }),
+                (
+                    Recovery::Again,
+                    Lost::Read { transfer, id } | Lost::RelaxedWrite { transfer, id },
+                ) => again.push_back(Queued::Transfer { transfer, id }),
+                (
+                    Recovery::Again,
+                    Lost::WriteImmediate {
+                        transfer,
+                        id,
+                        frame: bytes,
+                    },
+                ) => {
                     again.push_back(Queued::Transfer { transfer, id });
-                    again.push_back(Queued::Frame { bytes: frame });
+                    again.push_back(Queued::Frame { bytes });
                 }
-                Lost::RelaxedWrite { transfer, id } => {
-                    again.push_back(Queued::Transfer { transfer, id })
-                }
-                Lost::Write(id) => ended.push(Ended {
+                // Of one that is posted again here nothing was kept to do so.
+                (recovery, lost) => ended.extend(lost.id().map(|id| Ended {
                     id,
-                    failed: at >= done,
-                }),
-                Lost::Refused(id) => ended.push(Ended { id, failed: true }),
+                    failed: recovery != Recovery::Done,
+                })),
             }
         }
         again.append(&mut self.queue);
@@ -176,5 +135,112 @@ impl SendQueue {
         });
         self.queue = super::rma_write_send::as_messages(again, &mut ended);
         ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Kind, Writer};
+    use crate::memory::Transfer;
+    use crate::proto;
+    use fabric_testing::message;
+    use portals_core::{Body, MdHandle, Segment};
+    use verbs_backend::Remote;
+
+    fn transfer(data: &[u8], read: bool) -> Transfer {
+        Transfer {
+            local: Segment {
+                addr: data.as_ptr() as u64,
+                len: data.len() as u64,
+            },
+            lkey: 0,
+            remote: Remote {
+                address: 0,
+                rkey: 0,
+            },
+            read,
+            again: !read,
+        }
+    }
+
+    /// The frame of a notified put of so many bytes.
+    fn notice(length: u32) -> Vec<u8> {
+        let put = message(Body::Put {
+            length: length.into(),
+            remote_offset: 0,
+            hdr_data: 0,
+            ac_index: 0,
+            ack_md: None,
+        });
+        let mut place = [0; COPY];
+        let mut writer = Writer::new(&mut place, Kind::Notice, false);
+        writer.notice(length, MdHandle::from_raw(3));
+        writer.header(&put, length.into());
+        let len = writer.len();
+        place[..len].to_vec()
+    }
+
+    fn frame(kind: Kind, number: u8) -> Lost {
+        Lost::Frame(vec![kind as u8, 0, 0, 0, 0, 0, 0, 0, number])
+    }
+
+    #[test]
+    fn what_has_not_arrived_is_posted_again_or_has_failed() {
+        let data = *b"notified";
+        let mut sq = SendQueue::new(1, 4, 16);
+        for lost in [
+            frame(Kind::Message, 1),
+            Lost::Write(1),
+            Lost::RelaxedWrite {
+                transfer: transfer(&data, false),
+                id: 2,
+            },
+            frame(Kind::Message, 2),
+            Lost::Read {
+                transfer: transfer(&data, true),
+                id: 3,
+            },
+            Lost::Write(4),
+            Lost::RelaxedWrite {
+                transfer: transfer(&data, false),
+                id: 5,
+            },
+            Lost::Refused(6),
+            Lost::WriteImmediate {
+                transfer: transfer(&data, false),
+                id: 7,
+                frame: notice(8),
+            },
+            frame(Kind::Ring, 4),
+            frame(Kind::Message, 5),
+        ] {
+            if matches!(lost, Lost::Frame(_) | Lost::WriteImmediate { .. }) {
+                sq.undone.count_frame();
+            }
+            sq.undone.push(lost);
+        }
+        let ended = sq.renew(4, 2, proto::recover);
+        let well = |id| Ended { id, failed: false };
+        let failed = |id| Ended { id, failed: true };
+        let all = [well(1), well(2), failed(4), failed(6), well(7)];
+        assert_eq!(ended, all);
+        let mut queue = sq.queue.iter();
+        for id in [3, 5] {
+            let next = queue.next();
+            let is = matches!(next, Some(Queued::Transfer { id: own, .. }) if *own == id);
+            assert!(is, "{next:?} is not {id}");
+        }
+        // The notified put is a message now, with its data; rings end with their connection.
+        let mut frame = || match queue.next() {
+            Some(Queued::Frame { bytes }) => bytes.clone(),
+            other => panic!("{other:?}"),
+        };
+        let (message, last) = (frame(), frame());
+        assert_eq!(message[0], Kind::Message as u8);
+        assert!(message.ends_with(&data), "{message:?}");
+        assert_eq!(last[8], 5);
+        assert!(queue.next().is_none());
+        assert_eq!(sq.undone.sent(), 2, "two have arrived");
     }
 }
