@@ -5,7 +5,7 @@
 //! | `queue.rs` | what waits, what is posted at once |
 //! | `post.rs` | posting, and what becomes of what was refused |
 //! | `window.rs` | what is posted and not completed, and where its bytes are kept |
-//! | `flight.rs` | what is posted, and what its end does here |
+//! | `flight.rs` | marks behind what is posted, and what its end does |
 //! | `batch.rs` | small writes that are posted together |
 //! | `relaxed.rs` | a write of relaxed order, posted together with the message after it |
 //! | `rma_write_send.rs` | puts whose data is written, and their message |
@@ -61,7 +61,6 @@ mod window;
 mod withdrawal;
 
 use crate::proto::header_cache::SentHeader;
-use crate::watch::Watch;
 use batch::Small;
 use confirm::Confirm;
 use credits::Credits;
@@ -99,7 +98,6 @@ pub(crate) struct SendQueue {
     broken: bool,
     queue: VecDeque<Queued>,
     window: Window,
-    watch: Option<Watch>,
     /// Where requests end by the word of a witness.
     confirm: Option<Box<Confirm>>,
     /// Withdrawals to be confirmed, each when so many requests are done.
@@ -133,7 +131,6 @@ impl SendQueue {
             broken: false,
             queue: VecDeque::new(),
             window: Window::new(depth),
-            watch: None,
             confirm: None,
             withdrawn: Vec::new(),
             batch: Vec::new(),

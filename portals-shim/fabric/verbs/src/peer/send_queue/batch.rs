@@ -1,8 +1,8 @@
 //! Small writes that are posted together.
 
 use super::SendQueue;
-use super::flight::Flying;
 use super::queue::Queued;
+use super::window::Flying;
 use crate::memory;
 use crate::trusted::MEMORY;
 use portals_core::Segment;

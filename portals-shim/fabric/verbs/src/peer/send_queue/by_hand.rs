@@ -10,7 +10,7 @@
 
 use super::super::Peer;
 use super::SendQueue;
-use super::flight::Flying;
+use super::window::Flying;
 use crate::frame::{self, Body, Ends};
 use portals_core::{Body as Operation, Header, ProcessId};
 use verbs_backend::{Buffer, SendFlags, SendOp};

@@ -15,7 +15,7 @@
 //! * A read that was the oldest request when two connections in a row broke is not made a third time: it may be what
 //!   breaks them.
 
-use super::flight::Flying;
+use super::window::Flying;
 use super::{CREDIT, PLAIN, SendQueue};
 use crate::memory::Transfer;
 use crate::witness::Witness;

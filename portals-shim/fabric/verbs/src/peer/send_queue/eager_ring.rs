@@ -2,7 +2,7 @@
 
 use super::COPY;
 use super::SendQueue;
-use super::flight::Flying;
+use super::window::Flying;
 use crate::frame;
 use crate::proto::eager_ring::{SLOT, end};
 use crate::proto::select::{Carrier, carrier};

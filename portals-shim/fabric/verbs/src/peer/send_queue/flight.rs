@@ -1,8 +1,7 @@
-//! What is posted and not completed.
+//! What has been posted: marks behind it, and what its end does.
 
 use super::SendQueue;
-use crate::memory::Transfer;
-use crate::watch::Watch;
+use super::window::Flying;
 use std::time::Instant;
 use verbs_backend::{Buffer, Remote, SendFlags, SendOp, Status};
 
@@ -11,61 +10,6 @@ const NOWHERE: Remote = Remote {
     address: 0,
     rkey: 0,
 };
-
-/// What is posted and not completed.
-#[derive(Debug)]
-pub(super) enum Flying {
-    /// A frame of so many bytes that the post copied; kept in its place for the case that it must be sent again. A silent
-    /// one makes no completion on success.
-    Small {
-        len: usize,
-        silent: bool,
-    },
-    /// A frame in a buffer, which comes back with the completion.
-    Buffered(usize),
-    Credit,
-    /// Nothing, but a completion for the silent ones before it.
-    Mark,
-    /// A read, which may be made again.
-    Read {
-        transfer: Transfer,
-        id: u64,
-    },
-    /// A write of relaxed order, which may be made again as long as the message after it has not come. A silent one makes no
-    /// completion on success.
-    RelaxedWrite {
-        transfer: Transfer,
-        id: u64,
-        silent: bool,
-    },
-    /// A notified put and its message in one request; its notice of so many bytes is kept in
-    /// its place.
-    WriteImmediate {
-        transfer: Transfer,
-        id: u64,
-        len: usize,
-    },
-    /// A write, which may not: the peer may have changed the memory since. Silent as above.
-    Write {
-        id: u64,
-        len: u64,
-        silent: bool,
-    },
-}
-
-impl Flying {
-    /// Bytes of data that it moves.
-    fn len(&self) -> u64 {
-        match self {
-            Self::Small { len, .. } | Self::Buffered(len) => *len as u64,
-            Self::Credit | Self::Mark => 0,
-            Self::Read { transfer, .. }
-            | Self::RelaxedWrite { transfer, .. }
-            | Self::WriteImmediate { transfer, .. } => transfer.local.len,
-            Self::Write { len, .. } => *len,
-        }
-    }
-}
 
 impl SendQueue {
     /// A request was posted.
@@ -128,14 +72,7 @@ impl SendQueue {
     pub(crate) fn has_forgotten(&mut self, now: Instant) -> bool {
         // What would make no completion however long one waits.
         self.mark();
-        let Some(oldest) = self.window.front() else {
-            self.watch = None;
-            return false;
-        };
-        let number = self.window.oldest();
-        let (watch, forgotten) = Watch::look(self.watch, number, oldest.len(), now);
-        self.watch = Some(watch);
-        forgotten
+        self.window.has_forgotten(now)
     }
 
     /// A request has completed; they do so in the order of their posting. One that failed is kept for

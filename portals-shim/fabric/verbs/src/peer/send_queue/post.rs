@@ -1,7 +1,7 @@
 //! Posting: a frame, a transfer, a small write; and what a refusal leaves.
 
-use super::flight::Flying;
 use super::queue::Queued;
+use super::window::Flying;
 use super::{CREDIT, SendQueue};
 use crate::frame;
 use crate::memory::Transfer;

@@ -1,8 +1,8 @@
 //! What a broken connection left undone, and what a new one does with it.
 
-use super::flight::Flying;
 use super::lost::{Lost, Recovery};
 use super::queue::Queued;
+use super::window::Flying;
 use super::{COPY, SendQueue};
 use crate::frame;
 use std::collections::VecDeque;
@@ -120,7 +120,7 @@ impl SendQueue {
                     again.push_back(Queued::Transfer { transfer, id });
                     again.push_back(Queued::Frame { bytes });
                 }
-                // Of one that is posted again here nothing was kept to do so.
+                // Of any other request nothing is kept by which it could be posted again.
                 (recovery, lost) => ended.extend(lost.id().map(|id| Ended {
                     id,
                     failed: recovery != Recovery::Done,

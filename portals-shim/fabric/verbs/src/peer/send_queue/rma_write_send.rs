@@ -15,9 +15,9 @@
 //!   goes over the new connection as a message with its data.
 
 use super::SendQueue;
-use super::flight::Flying;
 use super::queue::Queued;
 use super::renewal::Ended;
+use super::window::Flying;
 use crate::frame::{self, Kind, Writer};
 use crate::memory::Transfer;
 use crate::trusted::MEMORY;

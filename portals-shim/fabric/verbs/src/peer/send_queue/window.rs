@@ -15,13 +15,70 @@
 //! * `quiet` frames fly after the last request that makes a completion. They end with the completion of a later request, or
 //!   with one of their own if they fail.
 
-use super::flight::Flying;
 use super::{COPY, PLAIN};
+use crate::memory::Transfer;
+use crate::watch::Watch;
 use std::collections::VecDeque;
+use std::time::Instant;
 use verbs_backend::SendFlags;
 
 /// Short frames in a row without a completion, at most; of shallow send queues a quarter.
 pub(super) const QUIET: usize = 16;
+
+/// A request that is posted and not completed.
+#[derive(Debug)]
+pub(super) enum Flying {
+    /// A frame of so many bytes that the post copied; kept in its place for the case that it must be sent again. A silent
+    /// one makes no completion on success.
+    Small {
+        len: usize,
+        silent: bool,
+    },
+    /// A frame in a buffer, which comes back with the completion.
+    Buffered(usize),
+    Credit,
+    /// Nothing, but a completion for the silent ones before it.
+    Mark,
+    /// A read, which may be made again.
+    Read {
+        transfer: Transfer,
+        id: u64,
+    },
+    /// A write of relaxed order, which may be made again as long as the message after it has not come. A silent one makes no
+    /// completion on success.
+    RelaxedWrite {
+        transfer: Transfer,
+        id: u64,
+        silent: bool,
+    },
+    /// A notified put and its message in one request; its notice of so many bytes is kept in
+    /// its place.
+    WriteImmediate {
+        transfer: Transfer,
+        id: u64,
+        len: usize,
+    },
+    /// A write, which may not: the peer may have changed the memory since. Silent as above.
+    Write {
+        id: u64,
+        len: u64,
+        silent: bool,
+    },
+}
+
+impl Flying {
+    /// Bytes of data that it moves.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Small { len, .. } | Self::Buffered(len) => *len as u64,
+            Self::Credit | Self::Mark => 0,
+            Self::Read { transfer, .. }
+            | Self::RelaxedWrite { transfer, .. }
+            | Self::WriteImmediate { transfer, .. } => transfer.local.len,
+            Self::Write { len, .. } => *len,
+        }
+    }
+}
 
 /// What is posted and not completed.
 #[derive(Debug)]
@@ -38,6 +95,8 @@ pub(super) struct Window {
     depth: usize,
     /// Requests under way besides marks: as many, or one less where marks need their own place.
     room: usize,
+    /// How long the oldest request has been under way.
+    watch: Option<Watch>,
 }
 
 impl Window {
@@ -52,6 +111,7 @@ impl Window {
             next: 0,
             depth,
             room: depth,
+            watch: None,
         }
     }
 
@@ -214,6 +274,17 @@ impl Window {
             }
             _ => None,
         }
+    }
+
+    /// Whether the oldest request has been under way for longer than an adapter takes that has not forgotten it.
+    pub(super) fn has_forgotten(&mut self, now: Instant) -> bool {
+        let Some(oldest) = self.flying.front() else {
+            self.watch = None;
+            return false;
+        };
+        let (watch, forgotten) = Watch::look(self.watch, self.oldest(), oldest.len(), now);
+        self.watch = Some(watch);
+        forgotten
     }
 
     /// The place of the next request.

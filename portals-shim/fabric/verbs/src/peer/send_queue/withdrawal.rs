@@ -15,8 +15,8 @@
 //! * A connection that breaks takes its unconfirmed withdrawals with it: the peer waits for them no more.
 
 use super::SendQueue;
-use super::flight::Flying;
 use super::queue::Queued;
+use super::window::Flying;
 
 impl SendQueue {
     /// A withdrawal was taken note of; whether it can be confirmed at once, or else later by [`SendQueue::next_confirmable`].
