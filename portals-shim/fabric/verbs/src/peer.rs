@@ -175,3 +175,32 @@ impl Peer {
         self.sq.give_up();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_may_be_posted_in_two_stages_of_a_connection_that_is_whole() {
+        let mut peer = Peer::new(ProcessId::new(1, 1), 4, 16);
+        assert!(!peer.sq.is_connected());
+        for (stage, posts) in [
+            (Stage::Asking(1), false),
+            (Stage::Joining(1), false),
+            (Stage::Opening(1), true),
+            (Stage::Up, true),
+            (Stage::Draining, false),
+            (Stage::Idle, false),
+            (Stage::Answered, false),
+            (Stage::Up, true),
+            (Stage::Failed, false),
+        ] {
+            peer.enter(stage);
+            assert_eq!(peer.session.stage(), stage);
+            assert_eq!(peer.sq.is_connected(), posts, "{stage:?}");
+            peer.sq.set_broken(true);
+            assert!(!peer.sq.is_connected(), "{stage:?}");
+            peer.sq.set_broken(false);
+        }
+    }
+}
