@@ -41,7 +41,7 @@ impl Verbs {
             for at in 0..count.min(BATCH) {
                 let completion = self.queues.completion(at);
                 let (id, qpn, ok) = (completion.id(), completion.qpn(), completion.is_ok());
-                if !ok || !self.ended_offloaded(ni, id, qpn) {
+                if !ok || !self.end_records(ni, id, qpn) {
                     let completion = *self.queues.completion(at);
                     self.due.pump = true;
                     self.handle_completion(ni, &completion);
@@ -132,6 +132,30 @@ impl Verbs {
         if completion.is_ok() && id < peer::PLAIN {
             self.piece_done(ni, id, false);
         }
+    }
+
+    /// Takes the completion of a request of this id that has succeeded, and of the silent ones before it. `false`: it is
+    /// one without a record, and nothing has happened.
+    #[inline(always)]
+    fn end_records(&mut self, ni: &mut Ni, id: u64, qpn: u32) -> bool {
+        if id >= peer::PLAIN {
+            return false;
+        }
+        let Some(rank) = self.peers.by_qpn(qpn) else {
+            return false;
+        };
+        let mut any = false;
+        while let Some(peer) = self.peers.get_mut(rank)
+            && let Some(done) = peer.sq.done_up_to(id)
+        {
+            any = true;
+            self.due.pump |= peer.sq.wants_pump();
+            self.piece_done(ni, done, false);
+            if done == id {
+                break;
+            }
+        }
+        any
     }
 
     /// A request that has a record, or was offloaded, is over.

@@ -6,7 +6,6 @@
 
 mod table;
 
-use crate::peer::PLAIN;
 use crate::verbs::Verbs;
 use portals_core::{Body, Header, InPlace, MdHandle, Ni, NiFail};
 use table::{End, Waited};
@@ -60,30 +59,6 @@ impl Verbs {
         if let Waited::Failed(end, answer) = std::mem::take(&mut self.offloaded.waited) {
             self.answer_failed(ni, end, &answer);
         }
-    }
-
-    /// Takes the completion of a request of this id that has succeeded, and of the silent ones before it. `false`: it is
-    /// one without a record, and nothing has happened.
-    #[inline(always)]
-    pub(crate) fn ended_offloaded(&mut self, ni: &mut Ni, id: u64, qpn: u32) -> bool {
-        if id >= PLAIN {
-            return false;
-        }
-        let Some(rank) = self.peers.by_qpn(qpn) else {
-            return false;
-        };
-        let mut any = false;
-        while let Some(peer) = self.peers.get_mut(rank)
-            && let Some(done) = peer.sq.done_up_to(id)
-        {
-            any = true;
-            self.due.pump |= peer.sq.wants_pump();
-            self.piece_done(ni, done, false);
-            if done == id {
-                break;
-            }
-        }
-        any
     }
 
     /// The put that an ack is not coming for, as far as it is looked at.
