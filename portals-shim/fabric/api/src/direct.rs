@@ -24,7 +24,6 @@ mod tests;
 use crate::call::{Place, PollError, Polled, Taken, Wait};
 use crate::library::Library;
 use crate::nal::{Attendance, Nal, Nap, Schedule, Waiter};
-use crate::op::{Get, Posted, Put};
 use host::own_thread::spawn_own_thread;
 use portals_core::{EqHandle, Error};
 use sleepers::{Sleepers, lock, sleep};
@@ -540,46 +539,5 @@ impl<N: Nal> Shared<N> {
             let fds = attendance.control.iter().chain(alarm);
             sleep(fds.chain([attendance.bell.descriptor()]), due);
         }
-    }
-}
-
-impl<N: Nal> Direct<N> {
-    /// What a call is made on; the progress thread sees that there was one.
-    #[inline]
-    fn entered(&self) -> &Shared<N> {
-        let shared = &*self.shared;
-        if shared.attendance().is_some_and(|a| a.thread) {
-            shared.calls.fetch_add(1, Ordering::Relaxed);
-        }
-        shared
-    }
-
-    /// Starts an operation, and wakes threads that wait for what it has done.
-    #[inline(always)]
-    fn start<R>(&self, operation: impl FnOnce(&mut Library<N>) -> R) -> R {
-        let shared = self.entered();
-        let result = operation(&mut shared.lock());
-        shared.wake();
-        result
-    }
-
-    /// Apart, so that operations without a wait need none of its places.
-    #[inline(never)]
-    fn put_awaited(&self, put: &mut Put<'_>) -> Result<Posted, Error> {
-        self.start_awaited(|library, looks| library.put_awaited(put, looks))
-    }
-
-    /// See [`Direct::put_awaited`].
-    #[inline(never)]
-    fn get_awaited(&self, get: &Get<'_>) -> Result<Posted, Error> {
-        self.start_awaited(|library, looks| library.get_awaited(get, looks))
-    }
-
-    /// Starts an operation whose caller waits for it, by no more looks than a poll takes that waits.
-    #[inline(always)]
-    fn start_awaited<R>(&self, operation: impl FnOnce(&mut Library<N>, u32) -> R) -> R {
-        let looks = self.shared.looks_of_wait();
-        self.shared.fruitless.store(0, Ordering::Relaxed);
-        self.start(|library| operation(library, looks))
     }
 }

@@ -1,6 +1,6 @@
 //! The calls of an interface whose library is in the caller's process.
 
-use super::{Direct, nothing_else};
+use super::{Direct, Shared, nothing_else};
 use crate::bridge::{Bridge, ClockKind, Window};
 use crate::call::{Answer, Brief, Call, PollError, Polled, Taken, Target, Wait};
 use crate::library::{Library, is_in_use};
@@ -11,6 +11,47 @@ use portals_core::{
     EqHandle, Error, Event, InsertPosition, MdDesc, MdHandle, MeHandle, MeSpec, Unlink,
 };
 use std::sync::atomic::Ordering;
+
+impl<N: Nal> Direct<N> {
+    /// What a call is made on; the progress thread sees that there was one.
+    #[inline]
+    fn entered(&self) -> &Shared<N> {
+        let shared = &*self.shared;
+        if shared.attendance().is_some_and(|a| a.thread) {
+            shared.calls.fetch_add(1, Ordering::Relaxed);
+        }
+        shared
+    }
+
+    /// Starts an operation, and wakes threads that wait for what it has done.
+    #[inline(always)]
+    fn start<R>(&self, operation: impl FnOnce(&mut Library<N>) -> R) -> R {
+        let shared = self.entered();
+        let result = operation(&mut shared.lock());
+        shared.wake();
+        result
+    }
+
+    /// Apart, so that operations without a wait need none of its places.
+    #[inline(never)]
+    fn put_awaited(&self, put: &mut Put<'_>) -> Result<Posted, Error> {
+        self.start_awaited(|library, looks| library.put_awaited(put, looks))
+    }
+
+    /// See [`Direct::put_awaited`].
+    #[inline(never)]
+    fn get_awaited(&self, get: &Get<'_>) -> Result<Posted, Error> {
+        self.start_awaited(|library, looks| library.get_awaited(get, looks))
+    }
+
+    /// Starts an operation whose caller waits for it, by no more looks than a poll takes that waits.
+    #[inline(always)]
+    fn start_awaited<R>(&self, operation: impl FnOnce(&mut Library<N>, u32) -> R) -> R {
+        let looks = self.shared.looks_of_wait();
+        self.shared.fruitless.store(0, Ordering::Relaxed);
+        self.start(|library| operation(library, looks))
+    }
+}
 
 impl<N: Nal> Bridge for Direct<N> {
     fn eq_get(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
