@@ -381,12 +381,8 @@ impl Nal for Auto {
     fn statistics(&self) -> Paths {
         let (one, other) = (self.connections.statistics(), self.datagrams.statistics());
         Paths {
-            one_sided: one.one_sided + other.one_sided,
-            two_sided: one.two_sided + other.two_sided,
-            notified: one.notified + other.notified,
-            get_by_am: one.get_by_am,
-            by_memory: 0,
             channels: self.channels(),
+            ..one.and(other)
         }
     }
 
