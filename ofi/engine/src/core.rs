@@ -142,6 +142,8 @@ pub(crate) struct Core {
     pub(crate) queued: usize,
     /// The answers among them.
     answers: usize,
+    /// Writes and reads of peers' memory that are under way by Portals.
+    pub(crate) remote: usize,
     /// The fabric may take bytes from where they are.
     packs: bool,
     /// Time is simulated: a look that finds nothing costs what a wait costs, and a wait lets time pass.
@@ -207,6 +209,7 @@ impl Core {
             last: 0,
             queued: 0,
             answers: 0,
+            remote: 0,
             packs,
             simulated,
             idle: 0,
@@ -311,7 +314,8 @@ impl Core {
         let peer = self.peers.get(at);
         let said = peer.say(kind, data);
         let link = peer.link.as_deref();
-        let link = link.filter(|_| !acked && load.len() <= frames::LONGEST);
+        let overtakes = self.remote > 0;
+        let link = link.filter(|_| !acked && !overtakes && load.len() <= frames::LONGEST);
         let framed = |link| load.with_bytes(|bytes| frames::send(link, said, bits, bytes));
         if link.is_some_and(framed) {
             self.slots.give_back(slot);

@@ -14,6 +14,7 @@
 //! * A hello that begins a connection anew, and its answer, are frames where the messages before and after them are: nothing orders
 //!   frames with messages of Portals, and what a hello grants must not be counted twice. There is a cell for one at any time, as a lane
 //!   has more of them than a peer has credits.
+//! * A message that follows a write is no frame before the write has ended, since nothing orders the two (`FI_ORDER_SAW`).
 //! * What a peer has sent before it was given up is handled before it is forgotten.
 //!
 //! [`Order`]: crate::order::Order
@@ -112,6 +113,10 @@ impl Core {
         buffer: &Buffer,
         op: &Op,
     ) -> bool {
+        // A message is not handled before a write that was made before it (`FI_ORDER_SAW`).
+        if self.remote > 0 {
+            return false;
+        }
         let at = self.peers.number(to);
         let peer = self.peers.get(at);
         let Some(link) = peer.link.as_deref() else {

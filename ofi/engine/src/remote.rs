@@ -105,7 +105,9 @@ impl Core {
         if len <= EAGER as u64 && !self.slots.is_empty() {
             let slot = self.slots.take().ok_or(Error::NoSpace)?;
             let used = Use::Write { op, len, told };
-            return self.put((at, slot), (&load, true), there, 0, used);
+            self.put((at, slot), (&load, true), there, 0, used)?;
+            self.remote += 1;
+            return Ok(());
         }
         let (memory, copy) = memory_of(&load)?;
         let number = self.next();
@@ -123,6 +125,7 @@ impl Core {
             _copy: copy,
         };
         self.pending.insert(number, pending);
+        self.remote += 1;
         Ok(())
     }
 
@@ -167,6 +170,7 @@ impl Core {
             _copy: None,
         };
         self.pending.insert(number, pending);
+        self.remote += 1;
         Ok(())
     }
 
@@ -257,6 +261,7 @@ impl Core {
         fail: NiFail,
         moved: u64,
     ) {
+        self.remote = self.remote.saturating_sub(1);
         let end = End {
             len,
             ..End::default()

@@ -124,3 +124,39 @@ fn a_frame_ends_the_wait_of_a_side_that_looks_at_portals() {
         next(&[&a]).unwrap();
     }
 }
+
+#[test]
+fn a_message_is_not_handled_before_a_write_that_was_made_before_it() {
+    let Some([a, b]) = linked() else { return };
+    let memory = Region::new(8).unwrap();
+    let lent = buffer(&memory, 0, 8);
+    let access = Access {
+        read: false,
+        write: true,
+    };
+    b.endpoint.register(1, &lent, access).unwrap();
+    // Memory whose accesses are counted is written by messages of Portals, which its owner handles.
+    let counts = Counts {
+        write: Some(Arc::default()),
+        ..Counts::default()
+    };
+    b.endpoint.count(Some(1), counts).unwrap();
+    let to = Region::new(8).unwrap();
+    for tag in 1..100 {
+        let from = filled(8, tag as usize);
+        let remote = Remote { offset: 0, key: 1 };
+        let op = a.op(1, flags::WRITE);
+        let written = buffer(&from, 0, 8);
+        let begun = a
+            .endpoint
+            .write(a.peers[1], remote, written, (None, false), op);
+        begun.unwrap();
+        a.send(1, tag, &from, 8);
+        b.receive(exactly(None, tag), &to, 8, 1);
+        assert_eq!(next(&[&b]).unwrap().0.tag, tag);
+        has(&memory, 8, tag as usize);
+        for _ in 0..2 {
+            next(&[&a, &b]).unwrap();
+        }
+    }
+}
