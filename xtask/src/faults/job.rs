@@ -141,6 +141,20 @@ impl Job {
         bail!("rank {rank} has no process");
     }
 
+    /// Whether the launcher ends within this time.
+    pub(super) fn ends_within(&mut self, limit: Duration) -> Result<bool> {
+        let end = Instant::now() + limit;
+        loop {
+            if self.launcher.try_wait()?.is_some() {
+                return Ok(true);
+            }
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            self.run_for(Duration::from_millis(5));
+        }
+    }
+
     /// Waits for the launcher's end, for at most `limit` from its start; then looks at what is left.
     pub(super) fn end(mut self, limit: Duration, before: &Traces) -> Result<End> {
         let end = self.started + limit;
@@ -155,10 +169,13 @@ impl Job {
         let took = self.started.elapsed();
         let mut left = Vec::new();
         if status.is_none() {
-            for pid in processes(&self.mark) {
-                left.push(format!("process {pid}, {}", waits_in(pid)));
-                kill(pid);
-            }
+            let all = processes(&self.mark);
+            // Before the first is killed, since the launcher then ends the others.
+            left.extend(
+                all.iter()
+                    .map(|pid| format!("process {pid}, {}", waits_in(*pid))),
+            );
+            all.into_iter().for_each(kill);
             let _ = self.launcher.kill();
             let _ = self.launcher.wait();
         }
