@@ -67,8 +67,8 @@ pub(crate) fn release_dir() -> PathBuf {
         .join("release")
 }
 
-/// The packages that are built for tests on devices and for counts. With which features a library is built depends on all
-/// packages of a call, so that each call names them all, and what several of them use is built once.
+/// The packages of a call that builds release tests. With which features a library is built depends on all packages of a call, so that
+/// each call names them all, and what several of them use is built once.
 const TOGETHER: [&str; 9] = [
     "portolan",
     "programs",

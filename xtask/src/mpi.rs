@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 mod speed;
@@ -179,8 +179,8 @@ fn stop(launcher: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// Runs a job; "right", or why not.
-fn cell(command: &mut Command, ranks: u32) -> Result<String> {
+/// Runs a job: how it ended, and what it said. `None`: it had to be stopped.
+fn outcome(command: &mut Command) -> Result<Option<(ExitStatus, String)>> {
     let folder = tempfile::tempdir()?;
     let said = folder.path().join("out");
     let file = fs::File::create(&said)?;
@@ -188,9 +188,16 @@ fn cell(command: &mut Command, ranks: u32) -> Result<String> {
     let mut child = command.spawn().context("an MPI's launcher")?;
     let Some(status) = wait::end(&mut child, LIMIT)? else {
         stop(&mut child)?;
+        return Ok(None);
+    };
+    Ok(Some((status, fs::read_to_string(&said)?)))
+}
+
+/// Runs a job; "right", or why not.
+fn cell(command: &mut Command, ranks: u32) -> Result<String> {
+    let Some((status, said)) = outcome(command)? else {
         return Ok(format!("not over after {} s", LIMIT.as_secs()));
     };
-    let said = fs::read_to_string(&said)?;
     if status.success() && said.contains(&format!("{ranks} ranks, 0 failures")) {
         return Ok("right".to_owned());
     }

@@ -1,9 +1,7 @@
 //! How long messages of an MPI take over shared memory by this provider, and by libfabric's own `shm`, in turn.
 
-use super::{Built, LIMIT, Mpi, stop};
-use crate::wait;
-use anyhow::{Context, Result, bail};
-use std::fs;
+use super::{Built, LIMIT, Mpi, outcome};
+use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
 
@@ -21,16 +19,9 @@ const PEER: &str = "shm";
 
 /// Runs a job; the microseconds that it says.
 fn microseconds(command: &mut Command) -> Result<f64> {
-    let folder = tempfile::tempdir()?;
-    let said = folder.path().join("out");
-    let file = fs::File::create(&said)?;
-    command.stdout(file.try_clone()?).stderr(file);
-    let mut child = command.spawn().context("an MPI's launcher")?;
-    let Some(status) = wait::end(&mut child, LIMIT)? else {
-        stop(&mut child)?;
+    let Some((status, said)) = outcome(command)? else {
         bail!("a job was not over after {} s", LIMIT.as_secs());
     };
-    let said = fs::read_to_string(&said)?;
     let time = said.lines().find_map(|line| {
         let (_, time) = line.strip_prefix("median of ")?.split_once(": ")?;
         time.strip_suffix(" us")?.parse().ok()
@@ -61,6 +52,8 @@ pub(super) fn table(mpi: &Mpi, built: &Built, programs: &Path, rounds: u32) -> R
                 let mut job = mpi.job(built, "shm", 2, &program);
                 job.args([what, &bytes.to_string()]);
                 job.env("FI_PROVIDER", provider);
+                // Open MPI leaves some out by itself.
+                job.env("OMPI_MCA_mtl_ofi_provider_include", provider);
                 times.push(microseconds(&mut job)?);
             }
         }
