@@ -150,7 +150,8 @@ impl Window {
     /// Requests up to the last one that makes a completion.
     #[inline]
     pub(super) fn loud(&self) -> usize {
-        self.flying.len() - self.quiet
+        // A completion of a request that is not under way has taken frames too many.
+        self.flying.len().saturating_sub(self.quiet)
     }
 
     /// Silent frames after it.
