@@ -98,3 +98,28 @@ impl Users {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portals_shim::fabric::{FabricConfig, FabricKind};
+
+    #[test]
+    fn an_endpoint_that_has_closed_leaves_everybody() {
+        let config = FabricConfig {
+            kind: FabricKind::Shm,
+            ..FabricConfig::default()
+        };
+        let endpoint = Arc::new(Endpoint::open(&config).unwrap());
+        let lists: [Arc<Users>; 2] = Default::default();
+        Users::begin(&endpoint);
+        for users in &lists {
+            users.add(&endpoint);
+            users.add(&endpoint);
+        }
+        assert_eq!(Arc::strong_count(&endpoint), 4);
+        endpoint.close();
+        Users::end(&endpoint);
+        assert_eq!(Arc::strong_count(&endpoint), 1);
+    }
+}

@@ -31,17 +31,17 @@ fn unpack(word: u64) -> Option<ProcessId> {
 pub struct Addresses {
     /// By number, [packed](pack).
     processes: boxcar::Vec<AtomicU64>,
-    /// Changes so far: what was read before one may be wrong after it.
-    changes: AtomicU64,
+    /// Removals so far: what number a process has may be another after one, and after nothing else.
+    removals: AtomicU64,
     state: Mutex<State>,
 }
 
-/// The number of a process, as it was after so many changes.
+/// The number of a process, as it was after so many removals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered {
     id: ProcessId,
     number: u64,
-    changes: u64,
+    removals: u64,
 }
 
 impl Addresses {
@@ -62,7 +62,6 @@ impl Addresses {
         // The lock makes the two lists grow alike.
         self.processes
             .push(AtomicU64::new(pack(Some(address.id()))));
-        self.changes.fetch_add(1, Ordering::Release);
         Ok((number, address))
     }
 
@@ -83,7 +82,7 @@ impl Addresses {
                 Some(removed)
             }
         };
-        self.changes.fetch_add(1, Ordering::Release);
+        self.removals.fetch_add(1, Ordering::Release);
         gone
     }
 
@@ -103,11 +102,11 @@ impl Addresses {
         self.state().numbers.get(&id).copied()
     }
 
-    /// The same for who has asked before, which takes a lock only for another process or after a change.
+    /// The same for who has asked before, which takes a lock only for another process or after a removal.
     pub(crate) fn number_after(&self, id: ProcessId, latest: &mut Option<Numbered>) -> Option<u64> {
-        // Before the look: a change meanwhile has the next one look again.
-        let changes = self.changes.load(Ordering::Acquire);
-        let known = latest.filter(|known| known.id == id && known.changes == changes);
+        // Before the look: a removal meanwhile has the next one look again.
+        let removals = self.removals.load(Ordering::Acquire);
+        let known = latest.filter(|known| known.id == id && known.removals == removals);
         if let Some(known) = known {
             return Some(known.number);
         }
@@ -115,7 +114,7 @@ impl Addresses {
         *latest = Some(Numbered {
             id,
             number,
-            changes,
+            removals,
         });
         Some(number)
     }
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_before_is_asked_again_after_a_change() {
+    fn what_was_asked_before_is_asked_again_after_a_removal() {
         let book = Addresses::default();
         let (id, other) = (ProcessId::new(5, 1), ProcessId::new(6, 1));
         let mut latest = None;

@@ -4,7 +4,6 @@ use crate::addresses::{Addresses, Numbered};
 use crate::wait::WaitObject;
 use portals_shim::ProcessId;
 use std::collections::VecDeque;
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -275,7 +274,7 @@ pub struct Reports {
 
 /// The [`Reports`] of an endpoint's operations, by the number that [`Endpoint::report_to`](crate::Endpoint::report_to) gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReportsId(NonZeroU32);
+pub struct ReportsId(usize);
 
 /// What an operation tells of its end, and whom. It has no part in anything that is shared, so that an operation costs no
 /// reference count.
@@ -345,18 +344,16 @@ pub(crate) struct Reporter(Vec<Told>);
 impl Reporter {
     /// Operations may name these from now on.
     pub(crate) fn add(&mut self, reports: Reports) -> ReportsId {
-        // Beyond 2^32 of them the last one is told.
-        let number = u32::try_from(self.0.len()).unwrap_or(u32::MAX - 1);
         self.0.push(Told {
             reports,
             latest: None,
         });
-        ReportsId(NonZeroU32::MIN.saturating_add(number))
+        ReportsId(self.0.len() - 1)
     }
 
     #[inline]
     fn of(&mut self, op: &Op) -> Option<&mut Told> {
-        self.0.get_mut(op.reports?.0.get() as usize - 1)
+        self.0.get_mut(op.reports?.0)
     }
 
     /// An operation has ended.

@@ -313,15 +313,15 @@ impl Core {
     ) -> Result<(), Error> {
         let peer = self.peers.get(at);
         let said = peer.say(kind, data);
-        let link = peer.link.as_deref();
-        let overtakes = self.remote > 0;
-        let link = link.filter(|_| !acked && !overtakes && load.len() <= frames::LONGEST);
+        let id = peer.id;
+        let link = self.peers.link(at);
+        let link = link.filter(|_| self.fits_frame(load.len(), acked));
         let framed = |link| load.with_bytes(|bytes| frames::send(link, said, bits, bytes));
         if link.is_some_and(framed) {
             self.slots.give_back(slot);
             self.used(used, NiFail::OK, load.len());
         } else {
-            let to = target(peer.id, MESSAGES, bits, 0);
+            let to = target(id, MESSAGES, bits, 0);
             self.put((at, slot), (load, acked), to, said.encode(), used)?;
         }
         self.peers.get(at).said(said);

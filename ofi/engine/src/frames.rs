@@ -31,7 +31,7 @@ use portals_shim::{FRAME, Lane, Link, Links, ProcessId};
 /// Bytes before those of the message.
 pub(crate) const HEAD: usize = 16;
 /// The longest message that is a frame.
-pub(crate) const LONGEST: u64 = (FRAME - HEAD) as u64;
+const LONGEST: u64 = (FRAME - HEAD) as u64;
 /// Frames of one peer that are handled in one look: as many as it may have under way.
 const MOST: u32 = 64;
 /// Looks in a row that have found frames, after which Portals is looked at too.
@@ -80,17 +80,18 @@ pub(crate) fn send(link: &Link, said: Said, bits: u64, bytes: &[u8]) -> bool {
     link.try_send(Lane::Requests, 0, &head.to_le_bytes(), bytes)
 }
 
-/// Copies the next frame out of where it lies, to `room`. `Some(None)`: it is too short to have header data and match bits.
+/// Copies the next frame out of where it lies, to `room`; its header data and match bits. One that is too short for these has 0, which
+/// no engine says.
 #[inline]
-fn take(link: &Link, room: &mut Vec<u8>) -> Option<Option<(u64, u64)>> {
+fn take(link: &Link, room: &mut Vec<u8>) -> Option<(u64, u64)> {
     let frame = link.take(Lane::Requests)?;
     room.clear();
     room.resize(frame.len(), 0);
     let read = link.read(&frame, 0, room);
     link.release(&frame);
     let head = room.first_chunk().filter(|_| read);
-    let head = head.map(|head| u128::from_le_bytes(*head));
-    Some(head.map(|head| (head as u64, (head >> 64) as u64)))
+    let head = head.map_or(0, |head| u128::from_le_bytes(*head));
+    Some((head as u64, (head >> 64) as u64))
 }
 
 impl Core {
@@ -104,6 +105,13 @@ impl Core {
         }
     }
 
+    /// Whether a message of this length may be a frame, to be acknowledged or not. One that follows a write may not: it comes after what was
+    /// written (`FI_ORDER_SAW`).
+    #[inline]
+    pub(crate) const fn fits_frame(&self, len: u64, acked: bool) -> bool {
+        len <= LONGEST && !acked && self.remote == 0
+    }
+
     /// Sends a message of the program's as a frame, if it may leave now and its end is that it has left.
     #[inline]
     pub(crate) fn send_at_once(
@@ -113,19 +121,19 @@ impl Core {
         buffer: &Buffer,
         op: &Op,
     ) -> bool {
-        // A message is not handled before a write that was made before it (`FI_ORDER_SAW`).
-        if self.remote > 0 {
+        let len = buffer.len();
+        if !self.fits_frame(len, op.delivered) {
             return false;
         }
         let at = self.peers.number(to);
         let peer = self.peers.get(at);
-        let Some(link) = peer.link.as_deref() else {
+        let Some(link) = peer
+            .link
+            .as_deref()
+            .filter(|_| !peer.envelopes && peer.is_free())
+        else {
             return false;
         };
-        let len = buffer.len();
-        if len > LONGEST || op.delivered || peer.envelopes || !peer.is_free() {
-            return false;
-        }
         let kind = Kind::of(message.tag.is_some(), true);
         let (said, tag) = (
             peer.say(kind, message.data),
@@ -197,9 +205,8 @@ impl Core {
 
     /// Handles a frame, whose bytes are in their room.
     #[inline]
-    fn framed(&mut self, at: usize, taken: Option<(u64, u64)>) {
-        let understood = taken.and_then(|(said, bits)| Some((Said::decode(said)?, bits)));
-        let Some((said, bits)) = understood else {
+    fn framed(&mut self, at: usize, (said, bits): (u64, u64)) {
+        let Some(said) = Said::decode(said) else {
             return tracing::warn!("a frame that no engine sends");
         };
         if said.kind.begins() {

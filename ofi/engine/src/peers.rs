@@ -358,6 +358,22 @@ mod tests {
     }
 
     #[test]
+    fn a_message_leaves_at_once_with_a_credit_and_nothing_before_it() {
+        let mut peers = Peers::default();
+        let at = peers.number(ProcessId::new(1, 1));
+        let peer = peers.get(at);
+        peer.credits = 1;
+        assert!(!peer.is_free(), "it has not answered");
+        peer.state = Acquaintance::Open;
+        assert!(peer.is_free());
+        peer.queue.push(Outgoing::Written(1));
+        assert!(!peer.is_free(), "another waits");
+        peer.queue.pop(false);
+        peer.credits = 0;
+        assert!(!peer.is_free());
+    }
+
+    #[test]
     fn envelopes_are_asked_for_between_two_marks() {
         let mut peers = Peers::default();
         let at = peers.number(ProcessId::new(1, 1));

@@ -6,7 +6,7 @@
 //!   58       the sender has more unexpected bytes of the receiver's than it likes: send envelopes alone
 //!   55..48   messages that the sender may be sent more
 //!   47..32   number of the message; of a hello and its answer that of the next message
-//!   31..0    data of the program's
+//!   31..0    data of the program's; of a hello and its answer whether the sender looks for frames
 //! ```
 //!
 //! The match bits of a message are its tag, all 64 bits of it: matching is the engine's, and the entries that messages

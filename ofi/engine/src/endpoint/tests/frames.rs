@@ -1,6 +1,7 @@
 //! Short messages between endpoints that share memory go past Portals.
 
 use super::*;
+use crate::frames::Frames;
 use portals_shim::Lane;
 
 /// Two sides that look for each other's frames; none where they share no memory.
@@ -117,6 +118,9 @@ fn a_frame_ends_the_wait_of_a_side_that_looks_at_portals() {
         b.receive(exactly(None, tag), &to, 8, 1);
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| b.endpoint.progress(LIMIT));
+            while b.endpoint.try_core().is_some() {
+                std::thread::yield_now();
+            }
             a.send(1, tag, &from, 8);
             assert!(waits.join().unwrap(), "it has waited in vain");
         });
@@ -158,5 +162,112 @@ fn a_message_is_not_handled_before_a_write_that_was_made_before_it() {
         for _ in 0..2 {
             next(&[&a, &b]).unwrap();
         }
+    }
+}
+
+#[test]
+fn frames_that_keep_coming_hold_up_nothing_else() {
+    let Some([a, b]) = linked() else { return };
+    let (short, long) = (filled(8, 1), filled(50_000, 2));
+    let (little, to) = (Region::new(8).unwrap(), Region::new(50_000).unwrap());
+    b.receive(exactly(None, 1), &to, 50_000, 1);
+    a.send(1, 1, &long, 50_000);
+    let mut came = false;
+    for tag in 2..200 {
+        b.receive(exactly(None, tag), &little, 8, 2);
+        a.send(1, tag, &short, 8);
+        // A frame is there at each look of the receiver.
+        came |= b.poll().is_some_and(|end| end.unwrap().0.context == 1);
+        while a.poll().is_some() {}
+    }
+    assert!(came, "the long message, whose data comes by Portals");
+    has(&to, 50_000, 2);
+}
+
+#[test]
+fn a_closed_endpoint_tells_nobody_any_more() {
+    let [a, _b] = pair();
+    a.endpoint.close();
+    // Queue and counter may be closed after it, whoever still has the endpoint.
+    assert_eq!(
+        (Arc::strong_count(&a.queue), Arc::strong_count(&a.counter)),
+        (1, 1)
+    );
+}
+
+#[test]
+fn a_message_that_is_to_be_delivered_has_no_end_before_that() {
+    let Some([a, b]) = linked() else { return };
+    let from = filled(8, 1);
+    let op = Op {
+        delivered: true,
+        ..a.op(5, flags::SEND | flags::TAGGED)
+    };
+    let lent = buffer(&from, 0, 8);
+    a.endpoint.send(a.peers[1], tagged(1), lent, op).unwrap();
+    for _ in 0..100 {
+        assert!(a.poll().is_none(), "its peer has not looked");
+    }
+    assert_eq!(next(&[&a, &b]).unwrap().0.context, 5);
+}
+
+#[test]
+fn a_peer_that_looks_for_no_frames_is_sent_none() {
+    let [a, b] = pair();
+    b.endpoint.core().frames = Frames::new(None);
+    for tag in 1..100 {
+        send_short(&a, &b, tag, 8);
+    }
+    let mut core = a.endpoint.core();
+    let at = core.peers.number(a.peers[1]);
+    assert!(core.peers.link(at).is_none());
+}
+
+#[test]
+fn what_is_sent_to_a_program_that_does_not_receive_is_bounded() {
+    const MANY: u64 = 2000;
+    let Some([a, b]) = linked() else { return };
+    let from = filled(2000, 1);
+    for tag in 0..MANY {
+        a.send(1, tag, &from, 2000);
+        // So that none waits for another.
+        a.poll();
+        b.poll();
+        a.poll();
+    }
+    let mut core = b.endpoint.core();
+    let at = core.peers.number(b.peers[0]);
+    let kept = core.peers.get(at).backlog.bytes;
+    assert!(
+        (Backlog::MARKS.0..Backlog::MARKS.0 + 64 * 2000).contains(&kept),
+        "{kept} bytes"
+    );
+}
+
+#[test]
+fn credits_are_neither_lost_nor_given_twice() {
+    let Some([a, b]) = linked() else { return };
+    for tag in 1..200 {
+        send_short(&a, &b, tag, 8);
+        if tag % 3 == 0 {
+            let (from, to) = (filled(8, 4), Region::new(8).unwrap());
+            a.receive(exactly(None, tag), &to, 8, 1);
+            b.send(0, tag, &from, 8);
+            next(&[&a, &b]).unwrap();
+            next(&[&b, &a]).unwrap();
+        }
+        // What one side may send, and what the other owes it for.
+        let counts = |side: &Side, id| {
+            let mut core = side.endpoint.core();
+            let at = core.peers.number(id);
+            let peer = core.peers.get(at);
+            (peer.credits, peer.owed, peer.window)
+        };
+        let (of_a, of_b) = (counts(&a, a.peers[1]), counts(&b, b.peers[0]));
+        assert_eq!(
+            (of_a.0 + of_b.1, of_b.0 + of_a.1),
+            (of_b.2, of_a.2),
+            "{tag}"
+        );
     }
 }
