@@ -27,7 +27,7 @@ pub use fabric_api::delivery::Message;
 pub use fabric_api::op::{Capabilities, Get, Mode, Posted, Put, Report};
 pub use fabric_api::region::{RawMemory, Region, RegionError, Trust, WeakRegion};
 pub use fabric_api::{gate, place};
-pub use fabric_shm::{FRAME, Frame, Lane, Link, Links, Near};
+pub use fabric_shm::{FRAME, Frame, Lane, Link, Links, Near, Unfetched};
 pub use host::awake::{Awake, recv_within};
 pub use host::{
     Bystander, MemoryLimits, PRIVILEGED, allowed_processors, handover, is_own_thread,

@@ -1,12 +1,13 @@
 //! Frames that this rank takes.
 
+use super::send::LARGEST;
 use super::tag::{PLACE, Tag};
 use super::{Neighbour, Neighbours};
 use crate::am::{MAX_ARGS, MAX_MEDIUM, Payload, ReplyPath};
 use crate::conduit::{Conduit, Scope};
 use crate::fault::Fault;
 use crate::matchbits::Category;
-use portals_shim::{FRAME, Frame, Lane};
+use portals_shim::{Frame, Lane};
 use zerocopy::IntoBytes;
 
 impl Neighbours {
@@ -18,8 +19,8 @@ impl Neighbours {
             n.link.is_ready(Lane::Replies)
                 || (scope == Scope::Full
                     && n.link.is_ready(Lane::Requests)
-                    && (n.link.has_room(Lane::Replies, FRAME)
-                        || !n.link.waits_for_room(Lane::Replies, FRAME)))
+                    && (n.link.has_room(Lane::Replies, LARGEST)
+                        || !n.link.waits_for_room(Lane::Replies, LARGEST)))
         })
     }
 
@@ -83,7 +84,7 @@ impl Conduit {
         while taken < limit {
             let sent = Some(from.replies_sent.get());
             if lane == Lane::Requests && answerable != sent {
-                if !from.link.has_room(Lane::Replies, FRAME) {
+                if !from.link.has_room(Lane::Replies, LARGEST) {
                     break;
                 }
                 answerable = sent;

@@ -18,8 +18,9 @@ const LOOK: Duration = Duration::from_millis(100);
 const SPINS: u32 = 50;
 const OFFERS: u32 = 20;
 
-// A frame holds the largest message.
-const _: () = assert!(4 * crate::am::limits::MAX_ARGS + crate::am::limits::MAX_MEDIUM <= FRAME);
+/// Bytes of the largest message.
+pub(super) const LARGEST: usize = 4 * crate::am::limits::MAX_ARGS + crate::am::limits::MAX_MEDIUM;
+const _: () = assert!(LARGEST <= FRAME);
 
 impl Neighbour {
     /// The lanes as they are.

@@ -91,7 +91,7 @@ use map::Map;
 pub use members::Members;
 use nap::Futex;
 pub use nap::LONGEST;
-pub use near::{FRAME, Frame, Lane, Link, Near};
+pub use near::{FRAME, Frame, Lane, Link, Near, Unfetched};
 use onesided::Published;
 pub use open::{Joining, Mapped, Own, common, machine_of, open, sorted};
 pub use open::{Memory, Options, check, check_copies, in_threads, in_threads_with, join};
@@ -461,6 +461,11 @@ impl Shm {
             core.on_fault,
             (core.orders, core.lines.clone()),
         )
+    }
+
+    /// The memory of a rank, while the kernel copies from it.
+    fn there(&self, rank: usize) -> Option<attach::There> {
+        self.core.peers.get(rank)?.there
     }
 
     /// What becomes readable after [`Nal::arm`], for a memory that was joined with an alarm.

@@ -30,6 +30,7 @@
 //!   sleeps looks at its lanes after arming ([`Interface::eq_take_or`](crate::Interface::eq_take_or)).
 
 use super::alarm::Lines;
+use super::attach::{self, CopyError, There, Way};
 use super::bulk::{give_back, given_back, place};
 use super::fault::OnFault;
 use super::layout::{Block, LANES, LaneAt, Layout, State};
@@ -40,12 +41,13 @@ use super::ring::{
     is_written,
 };
 use super::{is_dead, nap};
-use portals_core::ProcessId;
+use fabric_api::region::RawMemory;
+use portals_core::{Memory, ProcessId, Segment};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// The most bytes of a frame.
-pub const FRAME: usize = 2048;
+/// The most bytes of a frame: a page, and a head of 16 bytes.
+pub const FRAME: usize = 4096 + 16;
 /// Bytes of a frame that its cell has.
 const INLINE: usize = 56;
 const INLINE_AT: usize = 8;
@@ -181,6 +183,8 @@ impl Near {
             number,
             lines: self.lines.clone(),
             bad: AtomicU64::new(0),
+            there: None,
+            refused: AtomicBool::new(false),
         })
     }
 
@@ -327,6 +331,23 @@ pub struct Link {
     lines: Lines,
     /// Cells of it that made no sense.
     bad: AtomicU64,
+    /// Its memory, if the kernel copies from it, and whether the kernel has refused to since.
+    there: Option<There>,
+    refused: AtomicBool,
+}
+
+/// A peer's memory could not be read; what of the destination has been written is not known.
+#[derive(Debug, thiserror::Error)]
+#[error("the memory of the peer cannot be read: {0}")]
+pub struct Unfetched(#[source] Unread);
+
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// What it told before that may mean anything since.
+    #[error("the peer has closed its interface")]
+    Closed,
 }
 
 impl Link {
@@ -512,6 +533,51 @@ impl Link {
     fn bad(&self, what: &dyn std::fmt::Display) {
         let first = self.bad.fetch_add(1, Ordering::Relaxed) == 0;
         self.on_fault.found((self.own, self.number), what, first);
+    }
+
+    /// The same lanes to a process whose memory the kernel copies from.
+    pub(super) fn reading(self, there: Option<There>) -> Self {
+        Self { there, ..self }
+    }
+
+    /// Whether [`Link::fetch`] may succeed: the kernel copies from the peer's memory, and has not refused it yet.
+    #[inline]
+    pub fn fetches(&self) -> bool {
+        self.there.is_some() && !self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Has the kernel copy what the peer has at an address of its own, as many bytes as `into` has. To be called for an address that
+    /// the peer has told: any other may mean memory of another purpose, or none. A peer that has closed its interface meanwhile may have
+    /// given its memory another purpose, and then this fails.
+    ///
+    /// # Errors
+    /// The kernel refuses it, the peer's process is another one, the peer has closed its interface, or one of the two does not have the
+    /// memory.
+    pub fn fetch(&self, addr: u64, into: RawMemory) -> Result<(), Unfetched> {
+        let read = self.read_memory(addr, &into.into_memory());
+        if matches!(
+            &read,
+            Err(Unread::Copy(CopyError::Refused(_) | CopyError::Stranger(_)))
+        ) {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+        read.map_err(Unfetched)
+    }
+
+    fn read_memory(&self, addr: u64, into: &Memory) -> Result<(), Unread> {
+        let there = self.there.as_ref().filter(|_| self.fetches());
+        let unsupported = || CopyError::Refused(std::io::ErrorKind::Unsupported.into());
+        let there = there.ok_or_else(unsupported)?;
+        let local = match into {
+            Memory::Contiguous(piece) => std::slice::from_ref(piece),
+            Memory::Iovec { segments, .. } => segments,
+        };
+        let len = local.iter().map(|piece| piece.len).sum();
+        attach::copy(Way::Read, there, local, &[Segment { addr, len }], len)?;
+        match self.block.state(&self.map) {
+            State::Closed => Err(Unread::Closed),
+            _ => Ok(()),
+        }
     }
 
     /// A frame was published: makes sure that the peer looks.

@@ -1,6 +1,7 @@
 //! Frames between endpoints, past the library.
 
 use crate::Shm;
+use crate::attach::There;
 use crate::near::{Link, Near};
 use portals_core::ProcessId;
 use std::collections::HashMap;
@@ -11,10 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// An endpoint takes frames of every peer that it is connected with, and whether anybody looks at them is the programs' to agree on.
 #[derive(Clone, Debug, Default)]
-pub struct Links(Arc<Mutex<HashMap<ProcessId, Near>>>);
+pub struct Links(Arc<Mutex<HashMap<ProcessId, Offered>>>);
+
+/// What [`Links::take`] gives once, and the peer's memory, if the kernel copies from it.
+type Offered = (Near, Option<There>);
 
 impl Links {
-    fn all(&self) -> MutexGuard<'_, HashMap<ProcessId, Near>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<ProcessId, Offered>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -22,8 +26,8 @@ impl Links {
     /// that the other side takes frames too.
     pub fn take(&self, id: ProcessId) -> Option<Link> {
         let mut all = self.all();
-        let near = all.get(&id)?;
-        let link = near.link(near.number(id)?)?;
+        let (near, there) = all.get(&id)?;
+        let link = near.link(near.number(id)?)?.reading(*there);
         all.remove(&id);
         Some(link)
     }
@@ -33,7 +37,7 @@ impl Links {
         let near = shm.near();
         if let Some(number) = near.number(id) {
             near.offer(number);
-            self.all().insert(id, near);
+            self.all().insert(id, (near, shm.there(number)));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Lanes on real memory, against queues; peers that lie, sleep or are gone; what a pair that sends nothing costs.
 
 use super::super::alarm::{Alarm, Lines};
+use super::super::attach::{There, own_word};
 use super::super::layout::{Identity, LANE_CELL, Layout};
 use super::super::open::{Memory, Options};
 use super::super::ring::{Bell, Order, Words};
@@ -10,7 +11,8 @@ use crate::trusted::TRUST;
 use fabric_api::identity::rank_config;
 use fabric_api::nal::Nal;
 use fabric_api::place::Placement;
-use portals_core::Ni;
+use fabric_api::region::RawMemory;
+use portals_core::{Ni, Segment};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::futex;
 use std::collections::VecDeque;
@@ -214,6 +216,57 @@ fn a_peer_that_closed_is_gone() {
     assert!(!link.is_gone());
     second.close(&mut Ni::new(rank_config(Placement::ONE, 1, 1)));
     assert!(link.is_gone());
+}
+
+/// Has a link copy what is at an address into `to`.
+fn fetch(link: &Link, addr: u64, to: &mut [[u8; 4]]) -> bool {
+    let piece = |bytes: &mut [u8; 4]| Segment {
+        addr: bytes.as_mut_ptr().expose_provenance() as u64,
+        len: 4,
+    };
+    let pieces: Vec<_> = to.iter_mut().map(piece).collect();
+    let memory = match pieces[..] {
+        [piece] => portals_core::Memory::contiguous(piece.addr, piece.len),
+        _ => portals_core::Memory::Iovec {
+            start: 0,
+            segments: pieces,
+        },
+    };
+    link.fetch(addr, RawMemory::trusted(memory, TRUST)).is_ok()
+}
+
+#[test]
+fn what_a_peer_has_is_fetched_until_it_has_closed() {
+    let memory = Memory::new(2).unwrap();
+    let mut opened = opened(&memory, 2);
+    let ((b, mut second), (a, _first)) = (opened.pop().unwrap(), opened.pop().unwrap());
+    a.offer(1);
+    b.offer(0);
+    let (word, at) = own_word().unwrap();
+    let pid = std::process::id().cast_signed();
+    let there = There { pid, word, at };
+    let theirs = [1u8, 2, 3, 4, 5, 6, 7, 8];
+    let addr = theirs.as_ptr().expose_provenance() as u64;
+    let link = a.link(1).unwrap();
+    assert!(!link.fetches() && !fetch(&link, addr, &mut [[0; 4]]));
+    let link = a.link(1).unwrap().reading(Some(there));
+    let (mut one, mut two) = ([[0; 4]], [[0; 4]; 2]);
+    assert!(link.fetches() && fetch(&link, addr + 2, &mut one));
+    assert!(fetch(&link, addr, &mut two));
+    assert_eq!((one, two), ([[3, 4, 5, 6]], [[1, 2, 3, 4], [5, 6, 7, 8]]));
+    // An address that means nothing is the peer's fault, and says nothing about the others.
+    assert!(!fetch(&link, 8, &mut one) && link.fetches());
+    assert!(fetch(&link, addr, &mut one));
+    second.close(&mut Ni::new(rank_config(Placement::ONE, 1, 1)));
+    assert!(!fetch(&link, addr, &mut one), "it may mean anything now");
+    // A process of the same number is another one.
+    let stranger = There {
+        word: word ^ 1,
+        ..there
+    };
+    let link = a.link(1).unwrap().reading(Some(stranger));
+    assert!(link.fetches() && !fetch(&link, addr, &mut one));
+    assert!(!link.fetches());
 }
 
 /// Rank 1 says who it is.
