@@ -1,16 +1,14 @@
 //! What an endpoint does with what arrives, and with what its program asks for.
 
 use crate::completion::{End, Failure, Op, flags};
-use crate::core::{Core, Pending, Use, target};
-use crate::landing::{ACCESS, CONTROL, EXPOSED, LANDING, Landed, NUMBER, PENDING, SLOT};
+use crate::core::{Core, Pending, Use};
+use crate::landing::{ACCESS, CONTROL, LANDING, Landed, NUMBER, PENDING, SLOT};
 use crate::matching::{Body, Lists, Receive, Unexpected, Wanted};
 use crate::memory::Buffer;
 use crate::order::Turn;
 use crate::peers::Acquaintance;
-use crate::wire::{ENVELOPE, Kind, Said, TAKES_FRAMES, read_envelope};
-use portals_shim::{
-    Brief, EventKind, MdOptions, MdSpec, NiFail, PollError, ProcessId, Taken, Unlink, Wait,
-};
+use crate::wire::{Envelope, Kind, Said, TAKES_FRAMES};
+use portals_shim::{Brief, EventKind, NiFail, PollError, Taken, Wait};
 
 /// Looks in vain after which a look on the model is a wait, and how long that is in virtual time, nanoseconds.
 const VAIN: u32 = 4;
@@ -203,6 +201,8 @@ impl Core {
                 let bytes = self.landing.bytes(landed);
                 self.atomic_done(landed.bits, said.data == Some(1), &bytes);
             }
+            Kind::Fetched => self.fetched(at, landed.bits, said.data == Some(1)),
+            Kind::Exposed => self.exposed(at, landed.bits),
             Kind::Credits | Kind::Hello | Kind::Grant => {}
         }
         if said.kind.costs() {
@@ -232,16 +232,15 @@ impl Core {
     }
 
     fn enveloped(&mut self, tagged: bool, at: usize, landed: &Landed) {
-        let mut bytes = [0; ENVELOPE];
-        if landed.len != ENVELOPE as u64 || !self.landing.read(landed, &mut bytes) {
+        let mut bytes = [0; Envelope::LEN];
+        if landed.len != Envelope::LEN as u64 || !self.landing.read(landed, &mut bytes) {
             return tracing::warn!("an envelope of another length");
         }
-        let (len, key) = read_envelope(bytes);
         let message = Unexpected {
             from: landed.from,
             tag: landed.bits,
             data: landed.said.data,
-            body: Body::There(len, key),
+            body: Body::There(Envelope::decode(bytes)),
             claimed: None,
         };
         let list = &mut self.lists[usize::from(tagged)];
@@ -338,51 +337,16 @@ impl Core {
                     false => self.reporter.done(&op, &end),
                 }
             }
-            Body::There(_, key) => {
-                self.fetch(
-                    message.from,
-                    key,
-                    &place.sub(0, fits),
-                    (op, end, len - fits),
-                );
-            }
-        }
-    }
-
-    /// Gets what a peer has exposed.
-    fn fetch(
-        &mut self,
-        from: ProcessId,
-        key: u64,
-        into: &Buffer,
-        (op, end, missing): (Op, End, u64),
-    ) {
-        let number = self.next();
-        let md = MdSpec {
-            memory: into.memory(),
-            threshold: 1,
-            max_size: 0,
-            options: MdOptions::EVENT_START_DISABLE | MdOptions::EVENT_AUTO_UNLINK_DISABLE,
-            user_ptr: PENDING | number,
-            eq: Some(self.eq),
-        };
-        let got = self.ni.md_bind(md, Unlink::Unlink);
-        let got = got.and_then(|md| self.ni.get(md, target(from, EXPOSED, key, 0)));
-        match got {
-            Ok(()) => {
-                let pending = Pending::Fetch { op, end, missing };
-                self.pending.insert(number, pending);
-            }
-            Err(error) => {
-                tracing::error!(%error, "a long message cannot be fetched");
-                self.reporter.failed(&op, Failure::Fabric, &end, missing);
+            Body::There(envelope) => {
+                let waiting = (op, end, len - fits);
+                self.take_there(message.from, envelope, place.sub(0, fits), waiting);
             }
         }
     }
 
     fn pending_event(&mut self, number: u64, event: &Brief) {
         let waits = match self.pending.get(&number) {
-            Some(Pending::Atomic { .. }) => false,
+            Some(Pending::Atomic { .. } | Pending::Awaited { .. }) => false,
             Some(Pending::Exposed { .. }) => event.kind == EventKind::GetEnd,
             Some(Pending::Fetch { .. }) => event.kind == EventKind::ReplyEnd,
             Some(Pending::Remote { .. }) => {
@@ -397,13 +361,7 @@ impl Core {
         self.woken = true;
         match self.pending.remove(&number) {
             Some(Pending::Exposed { op, len, tag, .. }) => self.reporter.sent(&op, ok, len, tag),
-            Some(Pending::Fetch { op, end, missing }) => match (ok, missing) {
-                (false, _) => self
-                    .reporter
-                    .failed(&op, Failure::Unreachable, &end, missing),
-                (true, 0) => self.reporter.done(&op, &end),
-                (true, _) => self.reporter.failed(&op, Failure::Truncated, &end, missing),
-            },
+            Some(Pending::Fetch { op, end, missing }) => self.has_fetched((op, end, missing), ok),
             Some(Pending::Remote {
                 md, op, len, told, ..
             }) => {
@@ -412,7 +370,7 @@ impl Core {
                 }
                 self.written(op, len, told, event.ni_fail, event.mlength);
             }
-            Some(Pending::Atomic { .. }) | None => {}
+            Some(Pending::Atomic { .. } | Pending::Awaited { .. }) | None => {}
         }
     }
 

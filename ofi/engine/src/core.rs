@@ -3,17 +3,16 @@
 use crate::accesses::{Accesses, Counts};
 use crate::completion::{End, Failure, Op, Reporter};
 use crate::frames::{self, Frames};
-use crate::landing::{
-    CONTROL, EAGER, EXPOSED, Landing, MESSAGES, NUMBER, PENDING, RoomError, Slots,
-};
+use crate::landing::{CONTROL, EAGER, Landing, MESSAGES, NUMBER, RoomError, Slots};
 use crate::matching::Lists;
 use crate::memory::Buffer;
 use crate::peers::{Acquaintance, Load, Outgoing, Peers};
 use crate::remote::Access;
-use crate::wire::{Kind, Said, TAKES_FRAMES, envelope};
+use crate::rendezvous::Shown;
+use crate::wire::{Kind, Said, TAKES_FRAMES};
 use portals_shim::{
-    AckRequest, ClockKind, EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory,
-    MdOptions, MdSpec, MeHandle, MeSpec, NiFail, Posted, ProcessId, Put, Target, Unlink,
+    AckRequest, ClockKind, EqHandle, Error, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
+    MeHandle, NiFail, Posted, ProcessId, Put, Target, Unlink,
 };
 use std::collections::HashMap;
 
@@ -54,12 +53,21 @@ pub(crate) enum Pending {
     /// A long message, until the peer has fetched it.
     Exposed {
         peer: usize,
-        me: MeHandle,
+        shown: Shown,
         op: Op,
         len: u64,
         tag: u64,
         /// The bytes, if they are not the program's.
         _copy: Option<Copied>,
+    },
+    /// A long message whose bytes cannot be read where they are, until they are exposed.
+    Awaited {
+        peer: usize,
+        key: u64,
+        into: Buffer,
+        op: Op,
+        end: End,
+        missing: u64,
     },
     /// A long message that is being fetched.
     Fetch { op: Op, end: End, missing: u64 },
@@ -243,10 +251,7 @@ impl Core {
         self.queued += 1;
         peer.queue.push(what.keep());
         if peer.queue.overflows() {
-            self.expel(
-                at,
-                "it grants no credits for answers to its atomic operations",
-            );
+            self.expel(at, "it grants no credits for answers that it has asked for");
             return Ok(());
         }
         self.greet(at);
@@ -304,7 +309,7 @@ impl Core {
     }
 
     /// Puts a message. After an error nothing has happened, but that the slot is free.
-    fn tell(
+    pub(crate) fn tell(
         &mut self,
         (at, slot): (usize, usize),
         (load, acked): (&Load, bool),
@@ -387,7 +392,7 @@ impl Core {
                     };
                     self.tell((at, slot), (&load, acked), (kind, tag, data), used)
                 } else {
-                    self.expose((at, slot), kind, (tag, data), load, op)
+                    self.announce((at, slot), kind, (tag, data), load, op)
                 }
             }
             Outgoing::Write { to, load, data, op } => self.write(at, to, load, data, op),
@@ -423,6 +428,13 @@ impl Core {
                     bytes,
                     Use::Nothing,
                 )
+            }
+            Outgoing::Fetched(key, read) => {
+                let said = (key, Some(read.into()));
+                self.send_bytes(at, Kind::Fetched, said, Vec::new(), Use::Nothing)
+            }
+            Outgoing::Exposed(key) => {
+                self.send_bytes(at, Kind::Exposed, (key, None), Vec::new(), Use::Nothing)
             }
             Outgoing::Written(data) => {
                 let slot = self.slots.take().ok_or(Error::NoSpace)?;
@@ -516,96 +528,6 @@ impl Core {
         }
     }
 
-    /// Shows a long message, and sends its envelope.
-    fn expose(
-        &mut self,
-        (at, slot): (usize, usize),
-        kind: Kind,
-        (tag, data): (u64, Option<u32>),
-        load: Load,
-        op: Op,
-    ) -> Result<(), Error> {
-        let number = self.next();
-        let (len, id) = (load.len(), self.peers.get(at).id);
-        let (memory, copy) = match memory_of(&load) {
-            Ok(both) => both,
-            Err(error) => {
-                self.slots.give_back(slot);
-                return Err(error);
-            }
-        };
-        let entry = MeSpec {
-            match_id: id,
-            match_bits: number,
-            ignore_bits: 0,
-            unlink: Unlink::Unlink,
-        };
-        let md = MdSpec {
-            memory,
-            threshold: 1,
-            max_size: 0,
-            options: MdOptions::OP_GET
-                | MdOptions::TRUNCATE
-                | MdOptions::EVENT_START_DISABLE
-                | MdOptions::EVENT_AUTO_UNLINK_DISABLE,
-            user_ptr: PENDING | number,
-            eq: Some(self.eq),
-        };
-        let made = self.ni.me_attach(EXPOSED, entry, InsertPosition::After);
-        let made = made.and_then(|me| {
-            let attached = self.ni.md_attach(me, md, Unlink::Unlink);
-            if attached.is_err() {
-                let _ = self.ni.me_unlink(me);
-            }
-            attached.map(|_| me)
-        });
-        let me = match made {
-            Ok(me) => me,
-            Err(error) => {
-                self.slots.give_back(slot);
-                return Err(error);
-            }
-        };
-        let pending = Pending::Exposed {
-            peer: at,
-            me,
-            op,
-            len,
-            tag,
-            _copy: copy,
-        };
-        self.pending.insert(number, pending);
-        let envelope = Load::Copied(envelope(len, number).to_vec());
-        let used = Use::Envelope(number);
-        let sent = self.tell((at, slot), (&envelope, false), (kind, tag, data), used);
-        if sent.is_err() {
-            self.pending.remove(&number);
-            let _ = self.ni.me_unlink(me);
-        }
-        sent
-    }
-
-    /// The peer will not fetch a message any more.
-    pub(crate) fn unexpose(&mut self, number: u64) {
-        let exposed = |pending: &Pending| matches!(pending, Pending::Exposed { .. });
-        if !self.pending.get(&number).is_some_and(exposed) {
-            return;
-        }
-        if let Some(Pending::Exposed {
-            me, op, len, tag, ..
-        }) = self.pending.remove(&number)
-        {
-            // It may be unlinked already.
-            let _ = self.ni.me_unlink(me);
-            let end = End {
-                len,
-                tag,
-                ..End::default()
-            };
-            self.reporter.failed(&op, Failure::Unreachable, &end, 0);
-        }
-    }
-
     /// A message to a peer was lost. The peer is asked to go on with the next one, and gone if it does not hear that.
     pub(crate) fn restart(&mut self, at: usize) {
         let peer = self.peers.get(at);
@@ -647,7 +569,7 @@ impl Core {
         };
         let peer = self.peers.get(at);
         (peer.state, peer.credits, peer.owed) = (Acquaintance::New, 0, 0);
-        (peer.envelopes, peer.told) = (false, false);
+        (peer.envelopes, peer.told, peer.reads) = (false, false, false);
         peer.order.forget_early();
         let queue = std::mem::take(&mut peer.queue);
         let (operations, answers) = queue.len();
@@ -660,7 +582,9 @@ impl Core {
             }
         }
         let of_peer = |pending: &Pending| match pending {
-            Pending::Exposed { peer, .. } | Pending::Atomic { peer, .. } => *peer == at,
+            Pending::Exposed { peer, .. }
+            | Pending::Awaited { peer, .. }
+            | Pending::Atomic { peer, .. } => *peer == at,
             // The fabric ends these.
             Pending::Fetch { .. } | Pending::Remote { .. } => false,
         };
@@ -669,6 +593,7 @@ impl Core {
         for number in numbers {
             self.unexpose(number);
             self.unanswered(number);
+            self.not_exposed(number);
         }
         let lists = self.lists.iter_mut();
         for receive in lists.flat_map(|list| list.take_back(id)) {

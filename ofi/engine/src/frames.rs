@@ -48,6 +48,8 @@ pub(crate) struct Frames {
     lucky: u32,
     /// Where a message is copied to until it is handled.
     room: Vec<u8>,
+    /// Long messages are read where they are, if the kernel lets this process.
+    pub(crate) reads: bool,
 }
 
 impl Frames {
@@ -57,6 +59,7 @@ impl Frames {
             linked: Vec::new(),
             lucky: 0,
             room: Vec::with_capacity(FRAME),
+            reads: true,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::frames::HEAD;
 use crate::memory::Buffer;
-use crate::wire::{ENVELOPE, Said};
+use crate::wire::{Envelope, Said};
 use portals_shim::{
     Brief, EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
     MeSpec, ProcessId, Region, RegionError, Unlink,
@@ -10,7 +10,7 @@ use portals_shim::{
 
 /// The longest message that travels with its bytes.
 pub const EAGER: usize = 4096;
-const _: () = assert!(ENVELOPE <= EAGER);
+const _: () = assert!(Envelope::LEN <= EAGER);
 /// The portal at which messages arrive.
 pub(crate) const MESSAGES: u32 = 4;
 /// The portal at which long messages are exposed.

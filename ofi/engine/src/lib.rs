@@ -16,6 +16,7 @@
 //! | `order.rs` | which of a peer's messages is handled next |
 //! | `landing.rs` | where messages land, and where short ones are sent from |
 //! | `frames.rs` | short messages past Portals, between endpoints that share memory |
+//! | `rendezvous.rs` | long messages: announced, and taken from where they are |
 //! | `matching.rs` | which receive takes which message |
 //! | `remote.rs`, `atomic.rs`, `accesses.rs` | remote memory; atomic operations on it; counts of what peers do with it |
 //! | `wire.rs` | what a message's header says |
@@ -49,6 +50,7 @@ mod order;
 mod peers;
 mod queue;
 mod remote;
+mod rendezvous;
 pub mod wait;
 mod wire;
 

@@ -2,6 +2,7 @@
 
 use crate::completion::Op;
 use crate::memory::Buffer;
+use crate::wire::Envelope;
 use portals_shim::ProcessId;
 use std::collections::VecDeque;
 
@@ -36,15 +37,15 @@ pub(crate) struct Receive {
 #[derive(Debug)]
 pub(crate) enum Body {
     Here(Vec<u8>),
-    /// So many at the sender, under these match bits.
-    There(u64, u64),
+    /// At the sender.
+    There(Envelope),
 }
 
 impl Body {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Here(bytes) => bytes.len() as u64,
-            Self::There(len, _) => *len,
+            Self::There(envelope) => envelope.len,
         }
     }
 }

@@ -144,6 +144,10 @@ pub(crate) enum Outgoing {
     },
     /// The end of the peer's atomic operation of this number; without bytes if it could not be made.
     AtomicDone(u64, Option<Vec<u8>>),
+    /// The bytes of the peer's message of this key have been read where they are, or cannot be.
+    Fetched(u64, bool),
+    /// The bytes of the message of this key are exposed.
+    Exposed(u64),
 }
 
 impl Outgoing {
@@ -154,7 +158,10 @@ impl Outgoing {
 
     /// Whether it ends an operation of the peer's.
     pub(crate) fn is_answer(&self) -> bool {
-        matches!(self, Self::AtomicDone(..))
+        matches!(
+            self,
+            Self::AtomicDone(..) | Self::Fetched(..) | Self::Exposed(_)
+        )
     }
 
     /// What stays when the call that sends it has returned.
@@ -189,7 +196,7 @@ impl Outgoing {
             | Self::Write { op, .. }
             | Self::Read { op, .. }
             | Self::Atomic { op, .. } => Some(op),
-            Self::Written(_) | Self::AtomicDone(..) => None,
+            Self::Written(_) | Self::AtomicDone(..) | Self::Fetched(..) | Self::Exposed(_) => None,
         }
     }
 }
@@ -222,6 +229,8 @@ pub(crate) struct Peer {
     pub(crate) queue: Queue,
     /// Where frames go, and come from, if it shares memory with this process.
     pub(crate) link: Option<Box<Link>>,
+    /// It reads long messages where they are.
+    pub(crate) reads: bool,
     /// How often it has left the protocol.
     pub(crate) departures: u32,
 }
@@ -325,6 +334,7 @@ impl Peers {
             order: Order::default(),
             queue: Queue::default(),
             link: None,
+            reads: false,
             departures: 0,
         });
         self.index.insert(id, at);

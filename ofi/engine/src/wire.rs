@@ -18,7 +18,7 @@
 pub(crate) enum Kind {
     /// A message with its bytes.
     Eager = 1,
-    /// An envelope: how long the message is, and where its bytes are exposed.
+    /// An [`Envelope`]: how long the message is, and where its bytes are exposed.
     Envelope = 2,
     /// The same two without a tag.
     UntaggedEager = 3,
@@ -35,10 +35,14 @@ pub(crate) enum Kind {
     Atomic = 9,
     /// The end of one: what was there before, or that it could not be made.
     AtomicDone = 10,
+    /// The bytes of a message that was announced by an envelope have been read where they are, or cannot be.
+    Fetched = 11,
+    /// They are exposed now.
+    Exposed = 12,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Eager,
         Self::Envelope,
         Self::UntaggedEager,
@@ -49,6 +53,8 @@ impl Kind {
         Self::Written,
         Self::Atomic,
         Self::AtomicDone,
+        Self::Fetched,
+        Self::Exposed,
     ];
 
     /// Of a message of the program's: with or without a tag, with its bytes or without.
@@ -109,22 +115,42 @@ impl Said {
 /// Data of a hello, or of its answer: the sender looks for [frames](crate::frames).
 pub(crate) const TAKES_FRAMES: u32 = 1;
 
-/// Bytes of an envelope.
-pub(crate) const ENVELOPE: usize = 16;
-
-/// The bytes of an envelope: length of the message, and the match bits of what is exposed.
-pub(crate) fn envelope(len: u64, key: u64) -> [u8; ENVELOPE] {
-    let mut bytes = [0; ENVELOPE];
-    let (a, b) = bytes.split_at_mut(8);
-    a.copy_from_slice(&len.to_le_bytes());
-    b.copy_from_slice(&key.to_le_bytes());
-    bytes
+/// What an envelope says of the message that it announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Envelope {
+    /// Bytes of the message.
+    pub(crate) len: u64,
+    /// The match bits under which they are exposed.
+    pub(crate) key: u64,
+    /// Where they are in the sender's memory; 0 if they are in several pieces.
+    pub(crate) addr: u64,
+    /// They are exposed already. If not, the sender has to be asked for it.
+    pub(crate) exposed: bool,
 }
 
-/// Length and match bits of an envelope.
-pub(crate) fn read_envelope(bytes: [u8; ENVELOPE]) -> (u64, u64) {
-    let both = u128::from_le_bytes(bytes);
-    (both as u64, (both >> 64) as u64)
+impl Envelope {
+    /// Bytes of one.
+    pub(crate) const LEN: usize = 32;
+
+    pub(crate) fn encode(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let words = [self.len, self.key, self.addr, self.exposed.into()];
+        for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: [u8; Self::LEN]) -> Self {
+        let (words, _) = bytes.as_chunks();
+        let word = |at: usize| words.get(at).map_or(0, |word| u64::from_le_bytes(*word));
+        Self {
+            len: word(0),
+            key: word(1),
+            addr: word(2),
+            exposed: word(3) != 0,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -151,6 +177,14 @@ mod tests {
         }
         assert_eq!(Said::decode(0), None);
         assert_eq!(Said::decode(15 << 60), None);
-        assert_eq!(read_envelope(envelope(5, u64::MAX - 1)), (5, u64::MAX - 1));
+        for exposed in [false, true] {
+            let envelope = Envelope {
+                len: 5,
+                key: u64::MAX - 1,
+                addr: 7 << 40,
+                exposed,
+            };
+            assert_eq!(Envelope::decode(envelope.encode()), envelope);
+        }
     }
 }

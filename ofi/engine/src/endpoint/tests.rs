@@ -4,6 +4,7 @@ mod accesses;
 mod bounds;
 mod frames;
 mod losses;
+mod rendezvous;
 mod waits;
 
 use super::*;

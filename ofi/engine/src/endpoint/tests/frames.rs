@@ -5,7 +5,7 @@ use crate::frames::Frames;
 use portals_shim::Lane;
 
 /// Two sides that look for each other's frames; none where they share no memory.
-fn linked() -> Option<[Side; 2]> {
+pub(super) fn linked() -> Option<[Side; 2]> {
     let [a, b] = pair();
     let region = filled(8, 1);
     for (from, to, peer) in [(&a, &b, 1), (&b, &a, 0)] {
@@ -30,7 +30,7 @@ fn linked() -> Option<[Side; 2]> {
 }
 
 /// Messages that went by the library of Portals.
-fn by_portals(side: &Side) -> u64 {
+pub(super) fn by_portals(side: &Side) -> u64 {
     let paths = side.endpoint.core().ni.paths().unwrap();
     paths.by_memory
 }
@@ -51,13 +51,8 @@ fn short_messages_and_their_credits_make_no_message_of_portals() {
     for tag in 1..300 {
         send_short(&a, &b, tag, 8 * (1 + tag as usize % 250));
     }
+    send_short(&a, &b, 1, EAGER);
     assert_eq!([by_portals(&a), by_portals(&b)], before);
-    send_short(&a, &b, 1, 3000);
-    assert_eq!(
-        by_portals(&a),
-        before[0] + 1,
-        "a message longer than a frame"
-    );
 }
 
 #[test]
@@ -170,6 +165,7 @@ fn frames_that_keep_coming_hold_up_nothing_else() {
     let Some([a, b]) = linked() else { return };
     let (short, long) = (filled(8, 1), filled(50_000, 2));
     let (little, to) = (Region::new(8).unwrap(), Region::new(50_000).unwrap());
+    b.endpoint.core().frames.reads = false;
     b.receive(exactly(None, 1), &to, 50_000, 1);
     a.send(1, 1, &long, 50_000);
     let mut came = false;
