@@ -57,11 +57,24 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// How long a job may go on whose rank was killed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Variables of Open MPI and their values, with each of which its first program runs once more: how it folds communicator, rank and tag
+/// into the bits that the provider matches, how many completions it takes at once, and how it numbers peers.
+const OPEN_MPI: [(&str, &str); 6] = [
+    ("mtl_ofi_tag_mode", "ofi_tag_1"),
+    ("mtl_ofi_tag_mode", "ofi_tag_2"),
+    ("mtl_ofi_tag_mode", "ofi_tag_full"),
+    ("mtl_ofi_progress_event_cnt", "1"),
+    ("mtl_ofi_av", "table"),
+    ("mtl_ofi_data_progress", "auto"),
+];
+
 /// An MPI, and what its launcher is told.
 struct Mpi {
     folder: PathBuf,
     version: String,
     options: &'static [&'static str],
+    /// Variables whose names have `OMPI_MCA_` before them.
+    variables: &'static [(&'static str, &'static str)],
 }
 
 impl Mpi {
@@ -100,6 +113,7 @@ impl Mpi {
                 ],
                 false => &[],
             },
+            variables: if open { &OPEN_MPI } else { &[] },
         })
     }
 
@@ -350,20 +364,30 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         fs::create_dir(&to)?;
         for (name, not_on) in PROGRAMS.iter().filter(|(name, _)| wanted(name)) {
             let program = mpi.compile(name, &to)?;
-            for ranks in &options.ranks {
+            let mut row = |ranks, variable: Option<(&str, &str)>| -> Result<()> {
                 let mut cells = Vec::new();
                 for fabric in &options.fabric {
+                    let mut job = mpi.job(&built, fabric, ranks, &program);
+                    job.envs(variable.map(|(name, value)| (format!("OMPI_MCA_{name}"), value)));
                     cells.push(match not_on.contains(&fabric.as_str()) {
                         true => "–".to_owned(),
-                        false => cell(&mut mpi.job(&built, fabric, *ranks, &program), *ranks)?,
+                        false => cell(&mut job, ranks)?,
                     });
                 }
                 wrong += cells.iter().filter(|c| *c != "right" && *c != "–").count();
-                println!(
-                    "| {} | {name} | {ranks} | {} |",
-                    mpi.version,
-                    cells.join(" | ")
-                );
+                let with = variable.map(|(name, value)| format!(", {name} {value}"));
+                let with = with.unwrap_or_default();
+                let (version, cells) = (&mpi.version, cells.join(" | "));
+                println!("| {version} | {name}{with} | {ranks} | {cells} |");
+                Ok(())
+            };
+            for ranks in &options.ranks {
+                row(*ranks, None)?;
+            }
+            if let (Some(ranks), "messages") = (options.ranks.first(), *name) {
+                for variable in mpi.variables {
+                    row(*ranks, Some(*variable))?;
+                }
             }
         }
         if options.kills > 0 && wanted("endless") {
