@@ -87,12 +87,14 @@ impl Shared {
         endpoints.try_for_each(|endpoint| memory.accesses.count(&endpoint, Some(key)))
     }
 
-    pub(crate) fn deregister(&self, key: u64) {
+    /// No endpoint is reached at the memory any more; after an error some are.
+    pub(crate) fn deregister(&self, key: u64) -> Result<(), Refused> {
         let mut state = self.state();
-        state.memory.remove(&key);
         for endpoint in state.endpoints.iter().filter_map(Weak::upgrade) {
-            endpoint.deregister(key);
+            endpoint.deregister(key)?;
         }
+        state.memory.remove(&key);
+        Ok(())
     }
 }
 

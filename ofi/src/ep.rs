@@ -155,9 +155,10 @@ unsafe impl Object for EndpointFid {
         (2, do_control as *const c_void),
     ]);
 
-    fn end(&self) {
+    fn end(&self) -> Outcome<()> {
         self.endpoint.close();
         Users::end(&self.endpoint);
+        Ok(())
     }
 }
 
@@ -359,6 +360,7 @@ pub(crate) fn refused(why: &Refused) -> i32 {
         Refused::NoPeer => errno::ADDRNOTAVAIL,
         Refused::NoMessage => errno::NOMSG,
         Refused::Invalid => errno::INVAL,
+        Refused::InUse => errno::BUSY,
         Refused::Portals(error) => {
             tracing::warn!(%error, "an operation is refused");
             errno::IO

@@ -11,7 +11,7 @@ use crate::cntr::CompletionCounter;
 use crate::domain::{Domain, Shared};
 use crate::ep::{EndpointFid, refused};
 use crate::object::{self, Object, object, object_if};
-use crate::ptr::{entry_int, read};
+use crate::ptr::{Outcome, entry_int, read};
 use crate::table::Table;
 use ofi_engine::{Access, Refused};
 use std::ffi::{c_int, c_void};
@@ -35,8 +35,9 @@ unsafe impl Object for MemoryRegion {
         (2, do_control as *const c_void),
     ]);
 
-    fn end(&self) {
-        self.domain.deregister(self.key);
+    fn end(&self) -> Outcome<()> {
+        let done = self.domain.deregister(self.key);
+        done.map_err(|why| refused(&why))
     }
 }
 

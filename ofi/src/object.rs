@@ -24,8 +24,10 @@ pub(crate) unsafe trait Object: Sized {
         false
     }
 
-    /// What else ends with it.
-    fn end(&self) {}
+    /// What else ends with it, before it is gone; after an error it stays, and may be closed again.
+    fn end(&self) -> Outcome<()> {
+        Ok(())
+    }
 }
 
 impl Fid {
@@ -128,9 +130,9 @@ pub(crate) unsafe extern "C" fn close<T: Object>(fid: *mut c_void) -> c_int {
         if object.is_used() {
             return Err(errno::BUSY);
         }
+        object.end()?;
         // SAFETY: it has the class of `T`, so `give` made it of a box, and its caller uses it no more.
-        let closed = unsafe { Box::from_raw(fid.cast::<Given<T>>()) };
-        closed.object.end();
+        drop(unsafe { Box::from_raw(fid.cast::<Given<T>>()) });
         Ok(0)
     })
 }

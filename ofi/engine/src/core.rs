@@ -110,6 +110,9 @@ pub enum Refused {
     /// There is no such peer.
     #[error("the address vector has no peer of this number")]
     NoPeer,
+    /// Not while accesses of peers are under way there.
+    #[error("peers' accesses to the memory are still under way")]
+    InUse,
     /// Portals refuses it.
     #[error("Portals refuses it: {0}")]
     Portals(Error),
@@ -125,6 +128,7 @@ impl From<Error> for Refused {
     fn from(error: Error) -> Self {
         match error {
             Error::NoSpace => Self::Again,
+            Error::MeInUse | Error::MdInUse => Self::InUse,
             error => Self::Portals(error),
         }
     }

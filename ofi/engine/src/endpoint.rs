@@ -9,12 +9,18 @@ use crate::matching::{Receive, Wanted};
 use crate::memory::Buffer;
 use crate::peers::{Load, Outgoing, Remote};
 use crate::remote::Access;
+use host::awake::Awake;
 use portals_shim::endpoint::{self, Address, AddressError};
 use portals_shim::fabric::{FabricConfig, FabricError};
 use portals_shim::{ProcessId, Wait};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use watch::Watch;
+
+/// How long accesses of peers may keep memory from being deregistered.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one look waits for their end, nanoseconds.
+const MOMENT: u64 = 50_000;
 
 /// Why an endpoint does not open.
 #[derive(Debug, thiserror::Error)]
@@ -338,9 +344,26 @@ impl Endpoint {
         }
     }
 
-    /// Peers no longer reach the memory of a key when this returns.
-    pub fn deregister(&self, key: u64) {
-        self.core().deregister(key);
+    /// Peers no longer reach the memory of a key when this succeeds. An access whose initiator has its end already may not have ended here:
+    /// this call makes progress until it has.
+    ///
+    /// # Errors
+    /// [`Refused::InUse`]: a peer has kept an access under way for ten seconds. No other begins any more; the key is taken until a later
+    /// call succeeds.
+    pub fn deregister(&self, key: u64) -> Result<(), Refused> {
+        self.deregister_within(key, PATIENCE)
+    }
+
+    fn deregister_within(&self, key: u64, patience: Duration) -> Result<(), Refused> {
+        let mut left = Awake::new(patience);
+        loop {
+            // Between two attempts other threads have their turn.
+            let mut core = self.core();
+            match core.deregister(key) {
+                Err(Refused::InUse) if !left.is_over() => core.progress(Wait::Nanos(MOMENT)),
+                done => return done,
+            };
+        }
     }
 
     /// Handles what has happened, and waits so long for something if nothing has. Returns whether there was anything.

@@ -75,14 +75,24 @@ impl Core {
         Ok(())
     }
 
-    /// Peers no longer reach the memory of a key when this returns.
-    pub(crate) fn deregister(&mut self, key: u64) {
-        let Some(Registered { me, .. }) = self.memory.remove(&key) else {
-            return;
+    /// Peers no longer reach the memory of a key when this succeeds. [`Refused::InUse`]: accesses are under way, and no other begins.
+    pub(crate) fn deregister(&mut self, key: u64) -> Result<(), Refused> {
+        let Some(Registered { me, md, buffer, .. }) = self.memory.get(&key) else {
+            return Ok(());
         };
-        if let Err(error) = self.ni.me_unlink(me) {
-            tracing::error!(%error, key, "memory is still in use");
+        let (me, md, buffer) = (*me, *md, buffer.clone());
+        let unlinked = self.ni.me_unlink(me);
+        if unlinked == Err(Error::MeInUse) {
+            let nothing = Access {
+                read: false,
+                write: false,
+            };
+            let spec = self.memory_spec(&buffer, nothing, &Counts::default())?;
+            self.ni.md_update(md, spec, None)?;
         }
+        unlinked?;
+        self.memory.remove(&key);
+        Ok(())
     }
 
     pub(crate) fn write(

@@ -110,3 +110,81 @@ fn accesses_that_nobody_could_count_are_a_failure_of_the_counter() {
     }
     assert_eq!((counter.done(), counter.failed()), ((1 << 16) + 1, 1));
 }
+
+const LONG: usize = 100_000;
+
+/// Two sides that share memory, and what the first is reading of the second, which has not heard of the end yet; where it comes from and
+/// goes to.
+fn being_read() -> Option<([Side; 2], [Region; 2])> {
+    let [a, b] = frames::linked()?;
+    let (memory, to) = (filled(LONG, 3), Region::new(LONG).unwrap());
+    let lent = buffer(&memory, 0, LONG);
+    b.endpoint.register(1, &lent, BOTH).unwrap();
+    // Memory whose accesses are counted is read by messages, which its owner handles.
+    b.endpoint.count(Some(1), counts()).unwrap();
+    read(&a, &to, LONG, 5);
+    // The request is there already.
+    for _ in 0..100 {
+        b.endpoint.progress(Duration::ZERO);
+    }
+    Some(([a, b], [memory, to]))
+}
+
+fn read(from: &Side, to: &Region, len: usize, context: usize) {
+    let (remote, op) = (Remote { offset: 0, key: 1 }, from.op(context, flags::READ));
+    let into = buffer(to, 0, len);
+    from.endpoint.read(from.peers[1], remote, into, op).unwrap();
+}
+
+#[test]
+fn memory_is_taken_back_when_its_readers_have_what_they_read() {
+    let Some(([a, b], [memory, to])) = being_read() else {
+        return;
+    };
+    assert_eq!(next(&[&a]).unwrap().0.context, 5);
+    has(&to, LONG, 3);
+    let now = b.endpoint.core().deregister(1);
+    assert_eq!(now, Err(Refused::InUse), "its owner has not looked yet");
+    b.endpoint.deregister(1).unwrap();
+    read(&a, &to, LONG, 6);
+    assert_eq!(next(&[&a, &b]).unwrap_err().why, Failure::Key);
+    // The key is free for another purpose.
+    let lent = buffer(&memory, 0, 8);
+    b.endpoint.register(1, &lent, BOTH).unwrap();
+}
+
+#[test]
+fn memory_that_is_being_read_is_counted_from_now_on() {
+    let Some(([a, b], [_memory, to])) = being_read() else {
+        return;
+    };
+    next(&[&a]).unwrap();
+    let all = counts();
+    b.endpoint.count(None, all.clone()).unwrap();
+    read(&a, &to, 8, 6);
+    next(&[&a, &b]).unwrap();
+    let begun = Instant::now();
+    while told(&all)[0] == 0 {
+        assert!(begun.elapsed() < LIMIT);
+        b.endpoint.progress(Duration::ZERO);
+    }
+}
+
+#[test]
+fn a_reader_that_does_not_end_keeps_nobody_for_ever_and_no_other_begins() {
+    let Some(([a, b], [memory, to])) = being_read() else {
+        return;
+    };
+    let kept = b.endpoint.deregister_within(1, Duration::from_millis(300));
+    assert_eq!(kept, Err(Refused::InUse));
+    let lent = buffer(&memory, 0, 8);
+    let again = b.endpoint.register(1, &lent, BOTH);
+    assert_eq!(again, Err(Refused::Invalid), "the key is taken");
+    // The access that was under way has its data, the next one none.
+    assert_eq!(next(&[&a]).unwrap().0.context, 5);
+    has(&to, LONG, 3);
+    read(&a, &to, LONG, 6);
+    assert_eq!(next(&[&a, &b]).unwrap_err().why, Failure::Key);
+    b.endpoint.deregister(1).unwrap();
+    b.endpoint.register(1, &lent, BOTH).unwrap();
+}
