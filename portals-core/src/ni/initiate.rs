@@ -1,4 +1,5 @@
-//! Starting operations (rules 14, 19-23, 37-44).
+//! What starting an operation takes; gets and getputs at their initiator, and the reply that a fabric makes in the target's place
+//! (rules 14, 17-23, 37-44).
 
 use super::complete::{Account, OpKind, What};
 use super::{Ni, NiConfig};
@@ -9,16 +10,6 @@ use crate::header::{Body, Header};
 use crate::md::Md;
 use crate::memory::{Segment, Segments};
 use crate::types::{MAX_MESSAGE, ProcessId};
-use serde::{Deserialize, Serialize};
-
-/// Whether a put wants an ack (`ptl_ack_req_t`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AckRequest {
-    /// `PTL_ACK_REQ`
-    Ack,
-    /// `PTL_NO_ACK_REQ`
-    NoAck,
-}
 
 /// A message to send.
 #[derive(Clone, Debug)]
@@ -36,21 +27,6 @@ pub struct Transmit {
     pub landing: Segments,
 }
 
-/// A put that was checked and has had no effect yet ([`Ni::ready_put`]).
-#[derive(Clone, Debug)]
-pub struct ReadyPut {
-    /// What to tell the target.
-    pub header: Header,
-    /// The bytes that follow the header, in order.
-    pub payload: Segments,
-    /// The descriptor of the payload.
-    pub md: MdHandle,
-    offset: u64,
-    // What the header has too, for when it has left.
-    length: u64,
-    ack_md: Option<MdHandle>,
-}
-
 /// Where the reply to a get lands, or what a put sends, checked, of an operation that has had no effect yet ([`Ni::landing`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landing {
@@ -64,24 +40,46 @@ pub struct Landing {
     pub plain: bool,
 }
 
+/// What the target of a put or get would have answered, who took all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InPlace {
+    /// The descriptor that waits for the answer.
+    pub md: MdHandle,
+    /// The target.
+    pub target: ProcessId,
+    /// Portal index of the request.
+    pub pt_index: u32,
+    /// Match bits of the request.
+    pub match_bits: u64,
+    /// In the target's descriptor for a put, in the own one for a get; bytes.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
 impl Ni {
     /// An MD that may initiate.
     #[inline(always)]
-    fn source(&self, handle: MdHandle) -> Result<&Md, Error> {
+    pub(super) fn source(&self, handle: MdHandle) -> Result<&Md, Error> {
         let md = self.md(handle).filter(|md| md.active);
         md.ok_or(Error::MdInvalid)
     }
 
     /// The memory of a checked region.
     #[inline(always)]
-    fn memory_of(&self, handle: MdHandle, md: &Md, (offset, length): (u64, u64)) -> Segments {
+    pub(super) fn memory_of(
+        &self,
+        handle: MdHandle,
+        md: &Md,
+        (offset, length): (u64, u64),
+    ) -> Segments {
         let slot = handle.0.slot();
         self.mds.slice(slot, md.region(), offset, length)
     }
 
     /// The checked region of an MD.
     #[inline(always)]
-    fn region(
+    pub(super) fn region(
         &self,
         handle: MdHandle,
         md: &Md,
@@ -97,7 +95,13 @@ impl Ni {
     }
 
     #[inline]
-    fn header(&self, target: ProcessId, pt_index: u32, match_bits: u64, body: Body) -> Header {
+    pub(super) fn header(
+        &self,
+        target: ProcessId,
+        pt_index: u32,
+        match_bits: u64,
+        body: Body,
+    ) -> Header {
         Header {
             target,
             source: self.config.id,
@@ -106,142 +110,6 @@ impl Ni {
             pt_index,
             match_bits,
             body,
-        }
-    }
-
-    /// `PtlPut`, or `PtlPutRegion` when `region` is `(local offset, length)`.
-    ///
-    /// The ack is asked for only when the MD has a queue to receive it (rule 14).
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the specification's argument list"
-    )]
-    #[inline]
-    pub fn put(
-        &mut self,
-        md_handle: MdHandle,
-        region: Option<(u64, u64)>,
-        ack: AckRequest,
-        target: ProcessId,
-        pt_index: u32,
-        ac_index: u32,
-        match_bits: u64,
-        remote_offset: u64,
-        hdr_data: u64,
-    ) -> Result<Transmit, Error> {
-        let ready = self.ready_put(
-            md_handle,
-            region,
-            ack,
-            target,
-            pt_index,
-            ac_index,
-            match_bits,
-            remote_offset,
-            hdr_data,
-        )?;
-        self.begin_put(ready)
-    }
-
-    /// The first half of [`Ni::put`]: the checks, which change nothing. To be followed by
-    /// [`Ni::begin_put`] or [`Ni::pass_put`] before anything else is asked of the interface, or by
-    /// nothing.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "those of PtlPutRegion in the specification, which callers have one by one"
-    )]
-    #[inline(always)]
-    pub fn ready_put(
-        &self,
-        md_handle: MdHandle,
-        region: Option<(u64, u64)>,
-        ack: AckRequest,
-        target: ProcessId,
-        pt_index: u32,
-        ac_index: u32,
-        match_bits: u64,
-        remote_offset: u64,
-        hdr_data: u64,
-    ) -> Result<ReadyPut, Error> {
-        let md = self.source(md_handle)?;
-        let region = self.region(md_handle, md, region)?;
-        let payload = self.memory_of(md_handle, md, region);
-        let ack_md = (ack == AckRequest::Ack && md.shown.eq.is_some()).then_some(md_handle);
-        let to = (target, pt_index, ac_index, match_bits, remote_offset);
-        let header = self.put_header(to, region.1, hdr_data, ack_md);
-        Ok(ReadyPut {
-            header,
-            payload,
-            md: md_handle,
-            offset: region.0,
-            length: region.1,
-            ack_md,
-        })
-    }
-
-    /// The header of a put of `length` bytes to a process, portal, access control index, bits and offset.
-    #[inline(always)]
-    fn put_header(
-        &self,
-        (target, pt_index, ac_index, match_bits, remote_offset): (ProcessId, u32, u32, u64, u64),
-        length: u64,
-        hdr_data: u64,
-        ack_md: Option<MdHandle>,
-    ) -> Header {
-        let body = Body::Put {
-            length,
-            remote_offset,
-            hdr_data,
-            ac_index,
-            ack_md,
-        };
-        self.header(target, pt_index, match_bits, body)
-    }
-
-    /// The second half of [`Ni::put`].
-    #[inline]
-    pub fn begin_put(&mut self, ready: ReadyPut) -> Result<Transmit, Error> {
-        let op = self.begin_lent(&ready)?;
-        Ok(Transmit {
-            header: ready.header,
-            md: ready.md,
-            payload: ready.payload,
-            op: Some(op),
-            landing: Segments::new(),
-        })
-    }
-
-    /// Begins a put that has left, and whose memory is read until [`Ni::send_end`]. Does not fail where
-    /// [`Ni::has_room`] has just been true.
-    #[inline]
-    pub fn begin_lent(&mut self, ready: &ReadyPut) -> Result<OpId, Error> {
-        self.check_room()?;
-        let what = Self::sending(&self.config, &ready.header, ready.offset, ready.length);
-        let op = self.start_send(ready.md, what, ready.length)?;
-        self.expect_ack(ready.ack_md);
-        Ok(op)
-    }
-
-    /// A put whose payload has been sent, or could not be: begun and ended in one step. With `silent` it
-    /// posts neither SEND_START nor SEND_END, for a caller that is told otherwise.
-    #[inline(always)]
-    pub fn pass_put(&mut self, ready: &ReadyPut, fail: NiFail, silent: bool) {
-        let (header, offset, length) = (&ready.header, ready.offset, ready.length);
-        let what = |config: &NiConfig| Self::sending(config, header, offset, length);
-        self.status.send_length += ready.length;
-        let events = (EventKind::SendStart, EventKind::SendEnd);
-        let account = Account::Operation;
-        self.expect_ack(ready.ack_md);
-        self.pass(ready.md, account, events, what, fail, silent);
-        self.status.send_count += 1;
-    }
-
-    #[inline]
-    fn expect_ack(&mut self, ack_md: Option<MdHandle>) {
-        if let Some(md) = ack_md
-            && let Some(rest) = self.md_rest_mut(md)
-        {
-            rest.acks_due = rest.acks_due.saturating_add(1);
         }
     }
 
@@ -332,13 +200,6 @@ impl Ni {
         self.count_passed();
     }
 
-    /// Counts a put that was waited for and is acknowledged; see [`Ni::pass_awaited_get`].
-    #[inline]
-    pub fn pass_awaited_put(&mut self, source: &Landing) {
-        self.count_sent(source.memory.len);
-        self.count_passed();
-    }
-
     /// `PtlGetPut`, or `PtlGetPutRegion` when `regions` is `(get offset, put offset, length)`.
     /// At most `max_getput_md` bytes.
     #[expect(
@@ -406,19 +267,19 @@ impl Ni {
         }
     }
 
-    fn check_room(&self) -> Result<(), Error> {
+    pub(super) fn check_room(&self) -> Result<(), Error> {
         self.has_room().then_some(()).ok_or(Error::NoSpace)
     }
 
     #[inline]
-    fn count_sent(&mut self, bytes: u64) {
+    pub(super) fn count_sent(&mut self, bytes: u64) {
         self.status.send_count += 1;
         self.status.send_length += bytes;
     }
 
     /// What the events of a request say.
     #[inline(always)]
-    fn sending(config: &NiConfig, header: &Header, offset: u64, length: u64) -> What {
+    pub(super) fn sending(config: &NiConfig, header: &Header, offset: u64, length: u64) -> What {
         let hdr_data = match header.body {
             Body::Put { hdr_data, .. } | Body::GetPut { hdr_data, .. } => hdr_data,
             _ => 0,
@@ -437,12 +298,65 @@ impl Ni {
     }
 
     /// SEND_START, one threshold count, and the record that SEND_END needs.
-    fn start_send(&mut self, md: MdHandle, what: What, sent: u64) -> Result<OpId, Error> {
+    pub(super) fn start_send(
+        &mut self,
+        md: MdHandle,
+        what: What,
+        sent: u64,
+    ) -> Result<OpId, Error> {
         self.count_sent(sent);
         let events = (EventKind::SendStart, EventKind::SendEnd);
         let account = Account::Operation;
         self.begin(md, account, OpKind::Send, events, what, None)
             .map(|begun| begun.op)
             .ok_or(Error::NoSpace)
+    }
+
+    #[inline]
+    pub(super) fn in_place(&self, answer: &InPlace, mlength: u64) -> What {
+        What {
+            initiator: answer.target,
+            uid: self.config.uid,
+            jid: self.config.jid,
+            pt_index: answer.pt_index,
+            match_bits: answer.match_bits,
+            rlength: answer.length,
+            mlength,
+            offset: answer.offset,
+            hdr_data: 0,
+        }
+    }
+
+    /// Handles the reply of a get in place, which no peer sends, and ends its deposit.
+    #[inline]
+    pub fn reply_in_place(&mut self, answer: &InPlace, fail: NiFail) {
+        match self.room_for_reply(answer) {
+            Some(length) => {
+                self.status.recv_count += 1;
+                self.status.recv_length = self.status.recv_length.wrapping_add(length);
+                let what = self.in_place(answer, length);
+                let events = (EventKind::ReplyStart, EventKind::ReplyEnd);
+                let account = Account::Operation;
+                self.pass(answer.md, account, events, |_| what, fail, false);
+            }
+            None => self.drop_in_place(answer.length),
+        }
+    }
+
+    /// How much of a reply that is awaited lies in its descriptor.
+    #[inline(always)]
+    fn room_for_reply(&mut self, answer: &InPlace) -> Option<u64> {
+        let slot = answer.md.0.slot();
+        let rest = self.md_rest_mut(answer.md)?;
+        rest.replies_due = rest.replies_due.checked_sub(1)?;
+        let md = self.mds.at(slot).filter(|md| md.active)?;
+        let room = self.mds.length(slot, md).checked_sub(answer.offset)?;
+        Some(answer.length.min(room))
+    }
+
+    #[cold]
+    pub(super) fn drop_in_place(&mut self, length: u64) {
+        self.status.drop_count += 1;
+        self.status.drop_length = self.status.drop_length.wrapping_add(length);
     }
 }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `mod.rs` | match entries, descriptors, queues: creation, unlinking, status |
 //! | `update.rs` | conditional update, PtlMEMDPost |
-//! | `initiate.rs` | what a put, get or getput sends |
+//! | `put.rs` | a put at its initiator: what it sends, its end, its ack where a fabric places the data by itself |
+//! | `initiate.rs` | the same of a get or getput; what they share with puts |
 //! | `target.rs` | which entry takes a message, the ack, the reply |
 //! | `complete.rs` | END events, thresholds, auto-unlink |
 //! | `export.rs` | event queues that the interface's owner keeps |
@@ -12,7 +13,7 @@
 mod complete;
 mod export;
 mod initiate;
-mod inplace;
+mod put;
 mod target;
 mod update;
 
@@ -35,8 +36,8 @@ use complete::{Op, Outlet};
 use serde::{Deserialize, Serialize};
 
 pub use export::UnreadEvents;
-pub use initiate::{AckRequest, Landing, ReadyPut, Transmit};
-pub use inplace::InPlace;
+pub use initiate::{InPlace, Landing, Transmit};
+pub use put::{AckRequest, ReadyPut};
 pub use target::{Deposit, Deposited, DropReason, Incoming, Place, ReplyOut, Swap};
 
 /// Who an interface is.
