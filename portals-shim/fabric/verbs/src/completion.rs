@@ -1,11 +1,30 @@
 //! What the end of a request does: of a receive, a frame; of a send, room; of an RDMA operation, its events.
 
 use super::handshake;
-use super::peer;
-use super::proto::offload::is_offloaded;
+use super::peer::{self, Peer};
+use super::proto::ending::Ending;
+use super::proto::offload::{End, is_offloaded};
 use super::verbs::{BATCH, Record, Verbs, Work};
 use portals_core::{Ni, NiFail};
 use verbs_backend::{Completion, Opcode};
+
+/// What has a record and a peer that is given up has failed, unless the peer has said that it is done.
+pub(super) const ENDING: Ending = Ending {
+    under_way: |verbs, rank| records_of(verbs, rank).count(),
+    end: |verbs, ni, rank| {
+        let records: Vec<usize> = records_of(verbs, rank).collect();
+        for index in records {
+            verbs.end_record(ni, rank, index);
+        }
+    },
+};
+
+/// The records of a peer, by their numbers.
+fn records_of(verbs: &Verbs, rank: usize) -> impl Iterator<Item = usize> {
+    let all = verbs.records.iter();
+    all.filter(move |(_, record)| record.peer == rank)
+        .map(|(index, _)| index)
+}
 
 impl Verbs {
     /// Handles up to a batch of completions; returns how many there were.
@@ -168,6 +187,17 @@ impl Verbs {
         }
     }
 
+    /// An offloaded request has succeeded: what its target would have answered.
+    #[inline(always)]
+    fn offloaded_done(&mut self, ni: &mut Ni, id: u64) {
+        self.stop_timing(id, true);
+        match self.offloaded.end(id, false) {
+            Some((End::Reply, answer)) => ni.reply_in_place(answer, NiFail::OK),
+            Some((End::Ack, answer)) => ni.ack_in_place(answer),
+            _ => {}
+        }
+    }
+
     /// One request of a record is over.
     #[inline(never)]
     fn part_done(&mut self, ni: &mut Ni, index: usize, failed: bool) {
@@ -187,6 +217,17 @@ impl Verbs {
         }
     }
 
+    /// Ends the record of a peer that is given up.
+    fn end_record(&mut self, ni: &mut Ni, rank: usize, index: usize) {
+        let said = |peer: &mut Peer| peer.requests.says_done(index as u64);
+        let done = self.peer(rank).is_some_and(said);
+        if let Some(mut record) = self.records.try_remove(index) {
+            record.failed |= !done;
+            self.finish(ni, record);
+            self.write_ended(ni, rank, index as u64);
+        }
+    }
+
     /// A put has had its SEND_END: acks that waited for it have their events.
     #[inline]
     pub(super) fn write_ended(&mut self, ni: &mut Ni, rank: usize, record: u64) {
@@ -198,7 +239,7 @@ impl Verbs {
         }
     }
 
-    pub(super) fn finish(&mut self, ni: &mut Ni, record: Record) {
+    fn finish(&mut self, ni: &mut Ni, record: Record) {
         let fail = if record.failed {
             NiFail::FAIL
         } else {

@@ -17,12 +17,12 @@
 use super::endpoint::Sender;
 use super::frame::{Kind, PREFIX, SLOT};
 use super::handshake::{self, Card, Message, OnConnect, Refusal, Stage, Word, on_connect, settled};
-use super::peer::{Late, Peer};
+use super::peer::Peer;
 use super::proto;
 use super::timer::{Due, Timer};
 use super::verbs::Verbs;
 use fabric_api::delivery;
-use portals_core::{Ni, NiFail};
+use portals_core::Ni;
 use std::time::{Duration, Instant};
 use verbs_backend::{BufferPool, Endpoint, Gid, Mtu, Qp};
 
@@ -662,8 +662,8 @@ impl Verbs {
         any
     }
 
-    /// Ends everything that waits for a peer, which is given up: operations with a failure, a rendezvous as if its
-    /// target had refused it, answers that will not come with what tells the initiator so.
+    /// Ends everything that waits for a peer, which is given up: what its protocols keep as each of them says, answers that will
+    /// not come with what tells the initiator so.
     pub(super) fn fail_peer(&mut self, ni: &mut Ni, rank: usize, why: &dyn std::fmt::Display) {
         let Some(peer) = self.peer(rank) else { return };
         if peer.is_failed() {
@@ -678,29 +678,12 @@ impl Verbs {
         peer.give_up();
         let held = std::mem::take(&mut peer.held);
         let expected = peer.requests.give_up();
-        let late = peer.received.late().give_up();
         if let Some(qp) = peer.unlink() {
             // Its buffers stay with the adapter until then.
             let _ = qp.to_error();
             self.peers.parted(qp.qpn());
         }
-        self.drop_ring(rank);
-        let records: Vec<usize> = self
-            .records
-            .iter()
-            .filter(|(_, r)| r.peer == rank)
-            .map(|(i, _)| i)
-            .collect();
-        self.forget_am_gets(rank);
-        let offloaded = self.offloaded.of(rank);
-        let rndv_sends: Vec<usize> = self
-            .rndv_sends
-            .iter()
-            .filter(|(_, a)| a.peer == rank)
-            .map(|(i, _)| i)
-            .collect();
-        let operations =
-            records.len() + offloaded.len() + rndv_sends.len() + held.len() + expected.len();
+        let operations = proto::under_way(self, rank) + held.len() + expected.len();
         if operations > 0 && !self.closed {
             tracing::error!(
                 peer = rank,
@@ -717,28 +700,7 @@ impl Verbs {
         if !self.closed && (!left || self.conn.vector.is_some()) {
             ni.lost(id);
         }
-        for late in late {
-            match late {
-                Late::Reply(reply) => ni.reply_end(reply.op, NiFail::FAIL),
-                Late::Swap(swap, ..) => ni.swap_end(swap.op, NiFail::FAIL),
-            }
-        }
-        for index in records {
-            if let Some(mut record) = self.records.try_remove(index) {
-                let done = self
-                    .peer(rank)
-                    .is_some_and(|p| p.requests.says_done(index as u64));
-                record.failed |= !done;
-                self.finish(ni, record);
-                self.write_ended(ni, rank, index as u64);
-            }
-        }
-        for id in offloaded {
-            self.offloaded_failed(ni, id);
-        }
-        for token in rndv_sends {
-            self.source_free(ni, token, NiFail::FAIL);
-        }
+        proto::end(self, ni, rank);
         for tx in held {
             delivery::refuse(ni, &tx);
         }

@@ -1,19 +1,71 @@
 //! The fabric's methods ([`Nal`]): what the library asks of connections, and which part answers.
 
 use super::cm;
-use super::proto::PutNow;
+use super::peer::Fill;
+use super::proto::connected::Connected;
+use super::proto::op::Op;
+use super::proto::select::{self, Protocol};
 use super::verbs::{BATCH, Verbs};
 use fabric_api::call::{Paths, RemoteKey, Target};
 use fabric_api::nal::{
     Armed, Attendance, Awaiting, Direction, LOOKS, Look, Nal, Outcome, Schedule, Waiter,
 };
 use fabric_api::op::{Capabilities, Mode, Put};
-use portals_core::{Error, Landing, MdHandle, Ni, OpId, ProcessId, ReadyPut, Transmit};
+use portals_core::{
+    Error, Header, Landing, MdHandle, Ni, OpId, ProcessId, ReadyPut, Segment, Transmit,
+};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// A put that leaves at once or not at all.
+#[derive(Clone, Copy, Debug)]
+struct PutNow<'a> {
+    header: &'a Header,
+    /// Its descriptor and memory; none of one whose bytes somebody packs, which is in one piece if it does not leave so.
+    memory: Option<(MdHandle, &'a [Segment])>,
+    key: Option<&'a RemoteKey>,
+    /// That memory may be read after the call.
+    lend: bool,
+}
+
 impl Verbs {
+    /// Starts a put that can leave at once, whose bytes `fill` writes into its frame.
+    #[inline(always)]
+    fn put_now(&mut self, ni: &Ni, put: &PutNow<'_>, fill: impl Fill) -> Outcome {
+        let header = put.header;
+        let rank = self.rank_of(header.target);
+        let peer = rank.and_then(|rank| Some((rank, self.peers.get(rank)?)));
+        let peer = peer.filter(|(_, peer)| !self.closed && peer.takes_now());
+        let Some((rank, peer)) = peer else {
+            return Outcome::Declined;
+        };
+        let piece = match put.memory {
+            Some((md, [piece])) => Some((*piece, md)),
+            _ => None,
+        };
+        let contiguous = piece.is_some() || put.memory.is_none();
+        let op = Op::of(header, contiguous);
+        let state = Connected::by_key(peer, put.key);
+        let taken = match select::select_apart(&op, &state, &self.thresholds) {
+            // Where a key was given, what goes by a message has an operation of its own.
+            Protocol::Eager => put.key.is_none() && self.send_eager_now(rank, header, fill),
+            Protocol::RmaWrite { remote, acks } => piece
+                .is_some_and(|(data, _)| self.rma_write_now(rank, header, data, (remote, acks))),
+            Protocol::RmaWriteSend { remote, md } => {
+                let piece = piece.filter(|_| put.lend && ni.has_room());
+                let number =
+                    piece.and_then(|p| self.rma_write_send_now(rank, header, p, (remote, md)));
+                return number.map_or(Outcome::Declined, Outcome::Lent);
+            }
+            Protocol::RndvRead | Protocol::RmaRead(_) | Protocol::GetByAm(_) => false,
+        };
+        match taken {
+            true => Outcome::Taken,
+            false => Outcome::Declined,
+        }
+    }
+
     /// [`Look::All`]
     pub(super) fn look_everywhere(&mut self, ni: &mut Ni) -> bool {
         if self.gone {

@@ -1,11 +1,10 @@
 //! What the choice of a protocol knows of a connected peer.
 
 use super::op::Op;
-use super::select::{self, PeerState, Protocol, Thresholds};
+use super::select::PeerState;
 use crate::adverts::{self, Reach};
 use crate::peer::Peer;
 use fabric_api::call::RemoteKey;
-use portals_core::Header;
 
 /// A connected peer, and what an operation on it brings along.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +24,15 @@ impl<'a> Connected<'a> {
             peer,
             key: None,
             timing: false,
+        }
+    }
+
+    /// A peer, whose memory `key` reaches.
+    #[inline(always)]
+    pub(crate) fn by_key(peer: &'a Peer, key: Option<&'a RemoteKey>) -> Self {
+        Self {
+            key,
+            ..Self::now(peer)
         }
     }
 }
@@ -56,38 +64,5 @@ impl PeerState for Connected<'_> {
     #[inline(always)]
     fn answers_sooner(&self) -> bool {
         !self.timing && self.peer.gets.is_by_am()
-    }
-}
-
-impl Peer {
-    /// How a message with this header goes ([`select::select`]), which may reach the peer's memory by `key`. Where nothing of its
-    /// portal can be reached, as most often, without a call.
-    #[inline(always)]
-    pub(crate) fn protocol_of(
-        &self,
-        header: &Header,
-        contiguous: bool,
-        key: Option<&RemoteKey>,
-        thresholds: &Thresholds,
-    ) -> Protocol {
-        if key.is_none() && self.adverts.of(header.pt_index).is_empty() {
-            return select::by_message(header.payload_len());
-        }
-        self.protocol_where_memory_is(header, contiguous, key, thresholds)
-    }
-
-    #[inline(never)]
-    fn protocol_where_memory_is(
-        &self,
-        header: &Header,
-        contiguous: bool,
-        key: Option<&RemoteKey>,
-        thresholds: &Thresholds,
-    ) -> Protocol {
-        let state = Connected {
-            key,
-            ..Connected::now(self)
-        };
-        select::select(&Op::of(header, contiguous), &state, thresholds)
     }
 }

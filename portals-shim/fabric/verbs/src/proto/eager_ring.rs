@@ -35,6 +35,7 @@
 mod rings;
 mod slots;
 
+use super::ending::Ending;
 use crate::frame::{FrameError, Kind, PREFIX, RING};
 use crate::memory::Use;
 use crate::verbs::Verbs;
@@ -244,12 +245,18 @@ impl Verbs {
         self.drop_ring(rank);
     }
 
-    /// A peer is given up.
+    /// The peer has no connection any more.
     pub(crate) fn drop_ring(&mut self, rank: usize) {
         self.rings.close(rank);
         self.rings.left.retain(|r| r.rank != rank);
     }
 }
+
+/// The ring of a peer that is given up is free.
+pub(super) const ENDING: Ending = Ending {
+    under_way: |_, _| 0,
+    end: |verbs, _, rank| verbs.drop_ring(rank),
+};
 
 #[cfg(test)]
 mod tests;

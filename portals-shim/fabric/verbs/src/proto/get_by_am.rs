@@ -31,6 +31,7 @@ pub(crate) mod measured;
 mod table;
 
 use super::eager_ring::{END, SLOT};
+use super::ending::Ending;
 use super::select::SHORT_GET;
 use crate::frame::{FrameError, Kind, READ_REQUEST, TOKEN};
 use crate::memory::Transfer;
@@ -48,6 +49,14 @@ const LOOKS: u32 = 1024;
 const RING_LOOKS: u32 = 16;
 
 const _: () = assert!(TOKEN + SHORT_GET as usize + END <= SLOT);
+
+/// No READ takes the place of an answer that does not come: the get fails as one that was offloaded.
+pub(super) const ENDING: Ending = Ending {
+    under_way: |_, _| 0,
+    end: |verbs, _, rank| {
+        verbs.am_gets.pending.take_if(|p| p.peer == rank);
+    },
+};
 
 impl Verbs {
     /// Begins a get by the protocol that was chosen for it, under `id`.
@@ -168,11 +177,6 @@ impl Verbs {
         }
     }
 
-    /// A peer is given up, whose gets fail.
-    pub(crate) fn forget_am_gets(&mut self, rank: usize) {
-        self.am_gets.pending.take_if(|p| p.peer == rank);
-    }
-
     /// A peer asks for `len` bytes of memory here.
     pub(crate) fn answer_am_get(&mut self, rank: usize, number: u32, at: Remote, len: u32) {
         let memory = self.readable(rank, at, len);
@@ -223,7 +227,7 @@ impl Verbs {
                 self.am_gets.pending = None;
                 MEMORY.scatter(&[local], data);
                 self.counters.protocols.get_by_am += 1;
-                self.offloaded_done(ni, pending.id);
+                self.piece_done(ni, pending.id, false);
             }
             _ => self.fall_back_to_read(),
         }

@@ -6,10 +6,21 @@
 
 mod table;
 
+use super::ending::Ending;
 use crate::verbs::Verbs;
 use portals_core::{Body, Header, InPlace, MdHandle, Ni, NiFail};
-use table::{End, Waited};
-pub(crate) use table::{Offloaded, is_offloaded};
+use table::Waited;
+pub(crate) use table::{End, Offloaded, is_offloaded};
+
+/// Those of a peer that is given up fail.
+pub(super) const ENDING: Ending = Ending {
+    under_way: |verbs, rank| verbs.offloaded.of(rank).len(),
+    end: |verbs, ni, rank| {
+        for id in verbs.offloaded.of(rank) {
+            verbs.offloaded_failed(ni, id);
+        }
+    },
+};
 
 /// The answer to a request whose target gives none itself, for `md`.
 #[inline(always)]
@@ -25,18 +36,7 @@ pub(crate) fn answer_in_place(request: &Header, md: MdHandle, offset: u64, lengt
 }
 
 impl Verbs {
-    /// The request of an id that [`is_offloaded`] has succeeded.
-    #[inline(always)]
-    pub(crate) fn offloaded_done(&mut self, ni: &mut Ni, id: u64) {
-        self.stop_timing(id, true);
-        match self.offloaded.end(id, false) {
-            Some((End::Reply, answer)) => ni.reply_in_place(answer, NiFail::OK),
-            Some((End::Ack, answer)) => ni.ack_in_place(answer),
-            _ => {}
-        }
-    }
-
-    /// Ends an offloaded operation that has failed; see [`Verbs::offloaded_done`].
+    /// Ends an offloaded operation that has failed.
     #[cold]
     pub(crate) fn offloaded_failed(&mut self, ni: &mut Ni, id: u64) {
         self.stop_timing(id, false);

@@ -18,14 +18,48 @@
 //! * Data stays registered, and its descriptor in use, until the target has said that it has read it.
 //! * What a get or an exchange reads at the target is read when the puts before it are in place (`peer/received/late.rs`).
 
+use super::ending::Ending;
 use crate::frame::{Kind, MESSAGE_HEAD, READY_TO_SEND, TOKEN};
 use crate::memory::{Transfer, Use};
+use crate::peer::Late;
 use crate::receive::is_request;
 use crate::trusted::MEMORY;
 use crate::verbs::{After, RndvSend, StagedRead, Verbs, Work};
 use fabric_api::delivery;
 use portals_core::{Header, Incoming, MdHandle, Ni, NiFail, OpId, Segment};
 use verbs_backend::Remote;
+
+/// A rendezvous whose target is given up ends as if it had been refused there.
+pub(super) const ENDING: Ending = Ending {
+    under_way: |verbs, rank| sends_to(verbs, rank).count(),
+    end: |verbs, ni, rank| {
+        let tokens: Vec<usize> = sends_to(verbs, rank).collect();
+        for token in tokens {
+            verbs.source_free(ni, token, NiFail::FAIL);
+        }
+    },
+};
+
+/// Data for a peer, by its token.
+fn sends_to(verbs: &Verbs, rank: usize) -> impl Iterator<Item = usize> {
+    let all = verbs.rndv_sends.iter();
+    all.filter(move |(_, send)| send.peer == rank)
+        .map(|(token, _)| token)
+}
+
+/// Answers that wait for the data of a peer that is given up are not given.
+pub(super) const ENDING_AT_TARGET: Ending = Ending {
+    under_way: |_, _| 0,
+    end: |verbs, ni, rank| {
+        let late = verbs.peer(rank).map(|peer| peer.received.late().give_up());
+        for late in late.into_iter().flatten() {
+            match late {
+                Late::Reply(reply) => ni.reply_end(reply.op, NiFail::FAIL),
+                Late::Swap(swap, ..) => ni.swap_end(swap.op, NiFail::FAIL),
+            }
+        }
+    },
+};
 
 impl Verbs {
     /// Sends the RTS of long data; `after` happens when the peer has read it.

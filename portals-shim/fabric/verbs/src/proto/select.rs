@@ -152,6 +152,20 @@ pub(crate) fn select(op: &Op, peer: &impl PeerState, thresholds: &Thresholds) ->
     }
 }
 
+/// What [`select`] chooses, by a call where memory of the portal can be reached, which most often is not so.
+#[inline(always)]
+pub(crate) fn select_apart(op: &Op, peer: &impl PeerState, thresholds: &Thresholds) -> Protocol {
+    match peer.may_reach(op.pt_index) {
+        true => select_where_memory_is(op, peer, thresholds),
+        false => by_message(op.payload()),
+    }
+}
+
+#[inline(never)]
+fn select_where_memory_is(op: &Op, peer: &impl PeerState, thresholds: &Thresholds) -> Protocol {
+    select(op, peer, thresholds)
+}
+
 /// Whether the peer's library answers a get that its adapter could.
 #[inline(always)]
 fn get_by_am(op: &Op, peer: &impl PeerState, thresholds: &Thresholds) -> bool {

@@ -12,7 +12,7 @@ const OFFLOADED: u64 = 1 << 59;
 
 /// What the end of a request is answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// No request.
     Free,
     Nothing,
@@ -98,7 +98,7 @@ impl Offloaded {
 
     /// The request of this id is over, and what is to be answered.
     #[inline(always)]
-    pub(super) fn end(&mut self, id: u64, failed: bool) -> Option<(End, &InPlace)> {
+    pub(crate) fn end(&mut self, id: u64, failed: bool) -> Option<(End, &InPlace)> {
         let at = (id & !OFFLOADED) as usize;
         let place = self.places.get_mut(at)?;
         let end = std::mem::replace(&mut place.end, End::Free);

@@ -72,7 +72,12 @@ fn peer(list: &[RemoteMd]) -> Peer {
 const THRESHOLDS: Thresholds = Thresholds::new(NOTIFY_FROM, ShortGets::Measured, false);
 
 fn chosen(peer: &Peer, header: &Header) -> Protocol {
-    peer.protocol_of(header, true, None, &THRESHOLDS)
+    chosen_by_key(peer, header, None)
+}
+
+fn chosen_by_key(peer: &Peer, header: &Header, key: Option<&RemoteKey>) -> Protocol {
+    let state = Connected::by_key(peer, key);
+    select_apart(&Op::of(header, true), &state, &THRESHOLDS)
 }
 
 /// Where the adapters alone move the data of an operation in the peer's memory, and by which key.
@@ -445,12 +450,7 @@ fn a_key_reaches_its_memory() {
         rkey: 11,
     };
     let mut peer = peer(&[OPEN]);
-    let by_key = |peer: &Peer, header: &Header| match peer.protocol_of(
-        header,
-        true,
-        Some(&key),
-        &THRESHOLDS,
-    ) {
+    let by_key = |peer: &Peer, header: &Header| match chosen_by_key(peer, header, Some(&key)) {
         Protocol::RmaWrite { remote, acks: true } | Protocol::RmaRead(remote) => {
             Some((remote.address, remote.rkey))
         }
