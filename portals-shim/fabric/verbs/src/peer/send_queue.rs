@@ -2,6 +2,7 @@
 //!
 //! | file | decides |
 //! |---|---|
+//! | `send_queue.rs` | what is asked of it: a short write, the end of a request |
 //! | `queue.rs` | what waits, what is posted at once |
 //! | `post.rs` | posting, and what becomes of what was refused |
 //! | `window.rs` | what is posted and not completed, and where its bytes are kept |
@@ -9,6 +10,7 @@
 //! | `batch.rs` | small writes that are posted together |
 //! | `relaxed.rs` | a write of relaxed order, posted together with the message after it |
 //! | `rma_write_send.rs` | puts whose data is written, and their message |
+//! | `headers.rs` | headers that the peer keeps |
 //! | `eager_ring.rs` | short frames that are written where the peer looks |
 //! | `credits.rs` | how many frames may leave, and what is given back |
 //! | `lost.rs` | what a broken connection left undone, and which of it the peer has had |
@@ -51,6 +53,7 @@ mod confirm;
 mod credits;
 mod eager_ring;
 mod flight;
+mod headers;
 mod lost;
 mod post;
 mod queue;
@@ -60,18 +63,20 @@ mod rma_write_send;
 mod window;
 mod withdrawal;
 
-use crate::proto::header_cache::SentHeader;
-use batch::Small;
+use crate::memory;
+use batch::Batch;
 use confirm::Confirm;
 use credits::Credits;
-use eager_ring::Ring;
+use eager_ring::PeerRing;
+use headers::SentHeaders;
 use lost::Undone;
-use portals_core::Header;
+use portals_core::{Header, Segment};
 use queue::Queued;
-use relaxed::RelaxedWrite;
+use relaxed::Relaxed;
 use std::collections::VecDeque;
-use verbs_backend::{Buffer, Completion, Qp, SendBatch};
-use window::Window;
+use verbs_backend::{Buffer, Completion, Qp, Remote, Status};
+use window::{Flying, Window};
+use withdrawal::Withdrawn;
 
 pub(crate) use confirm::Confirmed;
 pub(crate) use lost::{Lost, Recovery};
@@ -100,22 +105,12 @@ pub(crate) struct SendQueue {
     window: Window,
     /// Where requests end by the word of a witness.
     confirm: Option<Box<Confirm>>,
-    /// Withdrawals to be confirmed, each when so many requests are done.
-    withdrawn: Vec<(u32, u32)>,
-    /// Small writes that wait for others; at most [`batch::TOGETHER`], posted in the next poll at the latest.
-    batch: Vec<Small>,
-    /// A write that waits for the message that tells of it.
-    relaxed: Option<RelaxedWrite>,
-    /// Memory for posting the two.
-    chain: SendBatch,
+    withdrawn: Withdrawn,
+    batch: Batch,
+    relaxed: Relaxed,
     undone: Undone,
-    /// The peer's ring for short frames.
-    ring: Option<Ring>,
-    /// Data was written into the peer's memory since the last message: the peer sees it only with a completion.
-    unordered: bool,
-    /// The header of the last put that was sent to the peer, and of the last notified one.
-    sent_header: SentHeader,
-    sent_notice: SentHeader,
+    ring: PeerRing,
+    headers: SentHeaders,
     credits: Credits,
     max_inline: usize,
     /// Requests of the peer whose effect is complete here, as the next frame tells it.
@@ -132,15 +127,12 @@ impl SendQueue {
             queue: VecDeque::new(),
             window: Window::new(depth),
             confirm: None,
-            withdrawn: Vec::new(),
-            batch: Vec::new(),
-            relaxed: None,
-            chain: SendBatch::new(),
+            withdrawn: Withdrawn::default(),
+            batch: Batch::default(),
+            relaxed: Relaxed::new(),
             undone: Undone::default(),
-            ring: None,
-            unordered: false,
-            sent_header: SentHeader::empty(),
-            sent_notice: SentHeader::empty(),
+            ring: PeerRing::default(),
+            headers: SentHeaders::new(),
             credits: Credits::new(lent),
             max_inline: 0,
             requests_done: 0,
@@ -191,10 +183,7 @@ impl SendQueue {
 
     /// Nothing would be lost by forgetting the connection.
     pub(super) fn is_unused(&self) -> bool {
-        self.queue.is_empty()
-            && self.batch.is_empty()
-            && self.relaxed.is_none()
-            && self.undone.is_empty()
+        self.queue.is_empty() && self.kept_back() == 0 && self.undone.is_empty()
     }
 
     /// Everything has been posted and has completed.
@@ -213,6 +202,61 @@ impl SendQueue {
         self.queue.is_empty()
     }
 
+    /// Writes `data`, which has at most [`SendQueue::max_inline`] bytes, to the peer's memory; the call copies it.
+    pub(crate) fn write_inline(&mut self, data: Segment, remote: Remote, id: u64) {
+        self.flush_relaxed();
+        if self.queue.is_empty() && self.has_room() {
+            if self.window.loud() >= batch::BUSY {
+                return self.collect(data, remote, id);
+            }
+            self.flush();
+            if let Some(qp) = &self.qp {
+                match memory::write_inline(qp, id, data, remote) {
+                    Ok(()) => {
+                        return self.fly(Flying::Write {
+                            id,
+                            len: data.len,
+                            silent: false,
+                        });
+                    }
+                    Err(error) => self.refused(&error),
+                }
+            }
+        }
+        self.flush();
+        self.queue_inline(data, remote, id);
+    }
+
+    /// The oldest request, if it is that of the record `completed`, which has succeeded, or a silent one before it.
+    #[inline]
+    pub(crate) fn done_up_to(&mut self, completed: u64) -> Option<u64> {
+        self.window.done_up_to(completed)
+    }
+
+    /// The oldest request, if it is a silent one that was done before the request `id`, which has completed.
+    #[inline]
+    pub(crate) fn done_silently(&mut self, completed: u64) -> Option<u64> {
+        self.window.done_silently(completed)
+    }
+
+    /// A request has completed; they do so in the order of their posting. One that failed is kept for
+    /// [`SendQueue::renew`], unless the connection is not to blame.
+    #[inline]
+    pub(crate) fn handle_completion(&mut self, status: Status, buffer: Option<Buffer>) {
+        let Some(flying) = self.window.front() else {
+            return;
+        };
+        if matches!(flying, Flying::Credit) {
+            self.credits.returning(false);
+        }
+        let flying = self.window.pop();
+        if status != Status::SUCCESS
+            && let Some(flying) = flying
+        {
+            self.lose(flying, status, buffer);
+        }
+    }
+
     /// Bytes that a post may copy.
     #[inline]
     pub(crate) fn max_inline(&self) -> usize {
@@ -222,29 +266,30 @@ impl SendQueue {
     /// What [`SendQueue::pump`] does would have an effect.
     #[inline]
     pub(crate) fn wants_pump(&self) -> bool {
-        !self.queue.is_empty()
-            || !self.batch.is_empty()
-            || self.relaxed.is_some()
-            || self.credits.is_due()
-            || self.broken
+        !self.queue.is_empty() || self.kept_back() > 0 || self.credits.is_due() || self.broken
     }
 
     #[inline]
     fn has_room(&self) -> bool {
-        let kept = self.batch.len() + usize::from(self.relaxed.is_some());
-        self.window.fits(kept + 1) && self.is_connected()
+        self.window.fits(self.kept_back() + 1) && self.is_connected()
+    }
+
+    /// Requests that are kept back to be posted together with another one.
+    #[inline]
+    fn kept_back(&self) -> usize {
+        self.batch.len() + self.relaxed.len()
     }
 
     /// Remembers the put that was posted last, if it was a repeated one.
     #[inline(always)]
     pub(crate) fn remember(&mut self, put: &Header) {
-        self.sent_header.remember(put);
+        self.headers.remember(put);
     }
 
     /// Whether the next put with this header goes without it.
     #[cfg(test)]
     pub(crate) fn remembers(&self, put: &Header) -> bool {
-        self.sent_header.bytes_of(put).is_some()
+        self.headers.of_put(put).is_some()
     }
 
     /// A frame of the peer gives so many credits.

@@ -63,7 +63,6 @@ impl SendQueue {
         self.posted(Flying::Buffered(len));
         self.credits = before;
         self.credits.spend();
-        self.sent_header.forget();
-        self.sent_notice.forget();
+        self.headers.forget();
     }
 }

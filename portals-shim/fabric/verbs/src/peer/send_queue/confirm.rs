@@ -58,8 +58,7 @@ impl SendQueue {
         let Some((own, end)) = witness else { return };
         let theirs = Witness::read_from(end);
         self.window.keep_place_for_mark();
-        self.sent_header = super::SentHeader::NEVER;
-        self.sent_notice = super::SentHeader::NEVER;
+        self.headers.keep_none();
         match &mut self.confirm {
             Some(confirm) => confirm.theirs = theirs,
             None => {

@@ -13,11 +13,49 @@ const _: () = assert!(SLOT <= COPY);
 
 /// A ring in the peer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ring {
+struct Ring {
     start: Remote,
     slots: u64,
     /// The slot that is written next.
     at: u64,
+}
+
+/// The peer's ring, if it has one for this side, and whether a frame may go there.
+#[derive(Debug, Default)]
+pub(super) struct PeerRing {
+    ring: Option<Ring>,
+    /// Data was written into the peer's memory since the last message: the peer sees it only with a completion.
+    unordered: bool,
+}
+
+impl PeerRing {
+    /// Whether there is one.
+    #[inline(always)]
+    pub(super) fn is_open(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Data was written into the peer's memory.
+    #[inline(always)]
+    pub(super) fn data_was_written(&mut self) {
+        self.unordered = true;
+    }
+
+    /// A message was posted, whose completion at the peer shows it the data before.
+    #[inline(always)]
+    pub(super) fn message_was_posted(&mut self) {
+        self.unordered = false;
+    }
+
+    /// Frames go as messages from here on.
+    pub(super) fn leave(&mut self) {
+        self.ring = None;
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_unordered(&self) -> bool {
+        self.unordered
+    }
 }
 
 impl SendQueue {
@@ -29,7 +67,7 @@ impl SendQueue {
             && size as usize == SLOT
             && start.address.is_multiple_of(8)
             && start.address.checked_add(len).is_some();
-        self.ring = fits.then_some(Ring {
+        self.ring.ring = fits.then_some(Ring {
             start,
             slots: slots.into(),
             at: 0,
@@ -39,7 +77,7 @@ impl SendQueue {
 
     /// Frames go as messages from here on.
     pub(crate) fn leave_ring(&mut self) {
-        self.ring = None;
+        self.ring.leave();
     }
 
     /// Writes a frame of `len` bytes, which is in the place of the next request and goes by `op` from its byte `from` on,
@@ -47,7 +85,8 @@ impl SendQueue {
     #[inline(always)]
     pub(super) fn post_in_ring(&mut self, op: SendOp, from: usize, len: usize) -> bool {
         let (id, (flags, silent)) = (self.window.plain(0), self.window.unsignalled());
-        let (Some(ring), Some(qp)) = (&mut self.ring, &self.qp) else {
+        let unordered = self.ring.unordered;
+        let (Some(ring), Some(qp)) = (&mut self.ring.ring, &self.qp) else {
             return false;
         };
         let value = match op {
@@ -58,7 +97,7 @@ impl SendQueue {
         let Some(place) = place else {
             return false;
         };
-        let ordered = !self.unordered && !frame::is_of_rings(place);
+        let ordered = !unordered && !frame::is_of_rings(place);
         let Carrier::Ring(taken) = carrier(len - from, self.max_inline, true, ordered) else {
             return false;
         };
@@ -90,12 +129,12 @@ impl SendQueue {
     /// Where the peer's ring is.
     #[cfg(test)]
     pub(crate) fn ring_at(&self) -> Option<Remote> {
-        Some(self.ring?.start)
+        Some(self.ring.ring?.start)
     }
 
     /// The slot of it that is written next.
     #[cfg(test)]
     pub(crate) fn next_slot(&self) -> u64 {
-        self.ring.map_or(0, |r| r.at)
+        self.ring.ring.map_or(0, |r| r.at)
     }
 }

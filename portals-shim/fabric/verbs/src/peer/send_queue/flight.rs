@@ -3,7 +3,7 @@
 use super::SendQueue;
 use super::window::Flying;
 use std::time::Instant;
-use verbs_backend::{Buffer, Remote, SendFlags, SendOp, Status};
+use verbs_backend::{Remote, SendFlags, SendOp};
 
 /// What a mark writes: nothing, which takes no memory of the peer's.
 const NOWHERE: Remote = Remote {
@@ -15,7 +15,9 @@ impl SendQueue {
     /// A request was posted.
     #[inline(always)]
     pub(super) fn fly(&mut self, flying: Flying) {
-        self.unordered |= matches!(flying, Flying::Write { .. } | Flying::RelaxedWrite { .. });
+        if matches!(flying, Flying::Write { .. } | Flying::RelaxedWrite { .. }) {
+            self.ring.data_was_written();
+        }
         self.window.push(flying);
     }
 
@@ -55,18 +57,6 @@ impl SendQueue {
         }
     }
 
-    /// The oldest request, if it is that of the record `completed`, which has succeeded, or a silent one before it.
-    #[inline]
-    pub(crate) fn done_up_to(&mut self, completed: u64) -> Option<u64> {
-        self.window.done_up_to(completed)
-    }
-
-    /// The oldest request, if it is a silent one that was done before the request `id`, which has completed.
-    #[inline]
-    pub(crate) fn done_silently(&mut self, completed: u64) -> Option<u64> {
-        self.window.done_silently(completed)
-    }
-
     /// Whether the oldest request has been under way for longer than an adapter takes that has not forgotten it; to be
     /// asked when all completions are taken.
     pub(crate) fn has_forgotten(&mut self, now: Instant) -> bool {
@@ -74,30 +64,13 @@ impl SendQueue {
         self.mark();
         self.window.has_forgotten(now)
     }
-
-    /// A request has completed; they do so in the order of their posting. One that failed is kept for
-    /// [`SendQueue::renew`], unless the connection is not to blame.
-    #[inline]
-    pub(crate) fn handle_completion(&mut self, status: Status, buffer: Option<Buffer>) {
-        let Some(flying) = self.window.front() else {
-            return;
-        };
-        if matches!(flying, Flying::Credit) {
-            self.credits.returning(false);
-        }
-        let flying = self.window.pop();
-        if status != Status::SUCCESS
-            && let Some(flying) = flying
-        {
-            self.lose(flying, status, buffer);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::PLAIN;
     use super::*;
+    use verbs_backend::Status;
 
     fn send_queue(depth: u32) -> SendQueue {
         SendQueue::new(1, 4, depth)
@@ -166,8 +139,8 @@ mod tests {
             silent: false,
         });
         sq.posted(Flying::Credit);
-        assert!(sq.unordered);
+        assert!(sq.ring.is_unordered());
         sq.posted(Flying::Buffered(8));
-        assert!(!sq.unordered);
+        assert!(!sq.ring.is_unordered());
     }
 }

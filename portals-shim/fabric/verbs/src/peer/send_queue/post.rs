@@ -17,7 +17,7 @@ impl SendQueue {
             self.undone.count_frame();
             // A frame in a ring is posted only where this is so already. One of credits has no number: nobody waits for
             // its completion before the next frame.
-            self.unordered = false;
+            self.ring.message_was_posted();
         }
         self.credits.gave_back();
         self.fly(flying);
@@ -35,8 +35,7 @@ impl SendQueue {
     }
 
     pub(super) fn refused(&mut self, error: &PostError) {
-        self.sent_header.forget();
-        self.sent_notice.forget();
+        self.headers.forget();
         tracing::warn!(peer = self.nid, %error, "connection broken");
         self.broken = true;
     }
@@ -58,8 +57,8 @@ impl SendQueue {
             return;
         };
         frame::stamp(frame, self.credits.owed(), self.requests_done);
-        let (op, from) = self.sent_header.send_op(frame);
-        if credit && self.ring.is_some() && self.post_in_ring(op, from, len) {
+        let (op, from) = self.headers.send_op(frame);
+        if credit && self.ring.is_open() && self.post_in_ring(op, from, len) {
             return;
         }
         let place = self.window.place();
@@ -86,7 +85,7 @@ impl SendQueue {
         }
         let frame = &mut buffer[..len];
         frame::stamp(frame, self.credits.owed(), self.requests_done);
-        let (op, from) = self.sent_header.send_op(frame);
+        let (op, from) = self.headers.send_op(frame);
         let Some(qp) = &self.qp else { return };
         let tag = if credit { self.window.plain(0) } else { CREDIT };
         match qp.post_owned(tag, op, buffer, from..len, SendFlags::empty()) {

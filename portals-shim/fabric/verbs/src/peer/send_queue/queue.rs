@@ -100,12 +100,12 @@ impl SendQueue {
         len: usize,
         fill: F,
     ) -> Result<(), F> {
-        let Some(header) = self.sent_header.bytes_of(put) else {
+        let Some(header) = self.headers.of_put(put) else {
             return Err(fill);
         };
         let head = PREFIX + header.len();
         let size = head + len;
-        let waits = !self.queue.is_empty() || !self.batch.is_empty() || self.relaxed.is_some();
+        let waits = !self.queue.is_empty() || self.kept_back() > 0;
         if waits || !self.credits.any() || size > self.max_inline || !self.has_room() {
             return Err(fill);
         }
@@ -153,7 +153,7 @@ impl SendQueue {
         self.flush();
         if self.queue.is_empty() && self.has_room() {
             if transfer.again {
-                self.relaxed = Some((transfer, id));
+                self.relaxed.hold(transfer, id);
             } else {
                 self.post_transfer(&transfer, id);
             }

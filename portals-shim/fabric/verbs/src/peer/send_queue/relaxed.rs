@@ -9,22 +9,60 @@ use super::{COPY, SendQueue};
 use crate::frame;
 use crate::memory::Transfer;
 use verbs_backend::qp::PostError;
-use verbs_backend::{Buffer, SendFlags};
+use verbs_backend::{Buffer, SendBatch, SendFlags};
 
 /// A write, and its record.
-pub(super) type RelaxedWrite = (Transfer, u64);
+type RelaxedWrite = (Transfer, u64);
+
+/// A write that waits for the message that tells of it, and memory for posting the two.
+///
+/// # Invariants
+///
+/// * `chain` is empty between calls.
+#[derive(Debug)]
+pub(super) struct Relaxed {
+    write: Option<RelaxedWrite>,
+    chain: SendBatch,
+}
+
+impl Relaxed {
+    pub(super) fn new() -> Self {
+        Self {
+            write: None,
+            chain: SendBatch::new(),
+        }
+    }
+
+    /// Writes that wait: one or none.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.write.is_some())
+    }
+
+    /// A write waits for its message.
+    #[inline(always)]
+    pub(super) fn hold(&mut self, transfer: Transfer, id: u64) {
+        self.write = Some((transfer, id));
+    }
+
+    /// The write that waits does so no more.
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> Option<RelaxedWrite> {
+        self.write.take()
+    }
+}
 
 impl SendQueue {
     /// The place of the next frame: behind that of a write that waits.
     #[inline]
     pub(super) fn place_of_frame(&mut self) -> Option<&mut [u8; COPY]> {
-        self.window.ahead_mut(usize::from(self.relaxed.is_some()))
+        self.window.ahead_mut(self.relaxed.len())
     }
 
     /// Posts a write that waits, without a message.
     #[inline]
     pub(super) fn flush_relaxed(&mut self) {
-        if self.relaxed.is_some() {
+        if self.relaxed.len() > 0 {
             self.post_relaxed();
         }
     }
@@ -59,12 +97,12 @@ impl SendQueue {
         let Some(qp) = &self.qp else {
             return self.queue.push_front(Queued::Transfer { transfer, id });
         };
-        let chain = &mut self.chain;
+        let chain = &mut self.relaxed.chain;
         let written = transfer.push(chain, id, self.max_inline);
         let (framed, flying) = match buffer {
             Some(mut buffer) => {
                 frame::stamp(&mut buffer[..len], owed, done);
-                let (op, from) = self.sent_header.send_op(&buffer[..len]);
+                let (op, from) = self.headers.send_op(&buffer[..len]);
                 let framed = chain.push_owned(plain, op, buffer, from..len, SendFlags::empty());
                 (framed.map_err(|r| r.error), Flying::Buffered(len))
             }
@@ -75,7 +113,7 @@ impl SendQueue {
                     return self.queue.push_front(Queued::Transfer { transfer, id });
                 };
                 frame::stamp(frame, owed, done);
-                let (op, from) = self.sent_header.send_op(frame);
+                let (op, from) = self.headers.send_op(frame);
                 let framed = chain.push_inline(plain, op, &frame[from..], SendFlags::SIGNALLED);
                 (framed, Flying::Small { len, silent: false })
             }
@@ -97,7 +135,7 @@ impl SendQueue {
         match result {
             Ok(()) => self.posted(flying),
             Err(error) => {
-                let owned = self.chain.take_owned().next();
+                let owned = self.relaxed.chain.take_owned().next();
                 // A write that was accepted has its place, and the frame's is the next one.
                 let ahead = usize::from(accepted == 0);
                 let bytes = match &owned {
@@ -111,6 +149,6 @@ impl SendQueue {
                 }
             }
         }
-        self.chain.clear();
+        self.relaxed.chain.clear();
     }
 }

@@ -93,8 +93,7 @@ impl SendQueue {
         let inline = self.qp.as_ref().map_or(0, |q| q.capabilities().max_inline);
         self.max_inline = (inline as usize).min(COPY);
         self.window.open();
-        self.sent_header.forget();
-        self.sent_notice.forget();
+        self.headers.forget();
         self.confirm_anew();
         self.withdrawn.clear();
         self.leave_ring();

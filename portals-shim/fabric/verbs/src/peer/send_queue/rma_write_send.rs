@@ -46,7 +46,7 @@ impl SendQueue {
         self.flush();
         let length = header.payload_len() as u32;
         let to = md.raw().to_le_bytes();
-        let known = self.sent_notice.bytes_of(header);
+        let known = self.headers.notice().bytes_of(header);
         if !known.is_some_and(|head| head.starts_with(&to))
             && !self.notice_is_cached(header, length, md, (transfer, id))
         {
@@ -56,7 +56,7 @@ impl SendQueue {
         let Some(qp) = &self.qp else { return };
         let posted = transfer.post_whole(qp, id, value);
         // For a new connection, if this one breaks: made while the data is under way.
-        let head = self.sent_notice.header();
+        let head = self.headers.notice().header();
         let len = match self.window.place_mut() {
             Some(place) => frame::notice_again(place, length, head),
             None => 0,
@@ -89,13 +89,13 @@ impl SendQueue {
         writer.header(header, length.into());
         let len = writer.len();
         let head = frame::notice_head(&place[..len]).unwrap_or_default();
-        if self.sent_notice.header() == head {
-            self.sent_notice.remember_kept(header);
+        if self.headers.notice().header() == head {
+            self.headers.notice().remember_kept(header);
             return true;
         }
-        self.sent_notice.keep(head);
+        self.headers.notice().keep(head);
         let frame = *place;
-        self.relaxed = Some(relaxed);
+        self.relaxed.hold(relaxed.0, relaxed.1);
         if let Some(place) = self.place_of_frame() {
             *place = frame;
             self.post_copy(len, true);

@@ -18,6 +18,27 @@ use super::SendQueue;
 use super::queue::Queued;
 use super::window::Flying;
 
+/// Withdrawals to be confirmed.
+#[derive(Debug, Default)]
+pub(super) struct Withdrawn {
+    /// Each by its token, and when so many requests are done, modulo 2^32.
+    waiting: Vec<(u32, u32)>,
+}
+
+impl Withdrawn {
+    /// The connection that they waited for has ended.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// One that can be confirmed when the requests before the `oldest` one under way are done.
+    fn next(&mut self, oldest: u32) -> Option<u32> {
+        let done = |due: u32| oldest.wrapping_sub(due) < 1 << 31;
+        let at = self.waiting.iter().position(|(_, due)| done(*due))?;
+        Some(self.waiting.swap_remove(at).0)
+    }
+}
+
 impl SendQueue {
     /// A withdrawal was taken note of; whether it can be confirmed at once, or else later by [`SendQueue::next_confirmable`].
     pub(crate) fn confirms_at_once(&mut self, token: u32) -> bool {
@@ -26,9 +47,9 @@ impl SendQueue {
         if !self.window.iter().any(flies) && !self.queue.iter().any(waits) {
             return true;
         }
-        let waiting = self.queue.len() + self.batch.len() + usize::from(self.relaxed.is_some());
+        let waiting = self.queue.len() + self.kept_back();
         let due = self.window.flown().wrapping_add(waiting as u32);
-        self.withdrawn.push((token, due));
+        self.withdrawn.waiting.push((token, due));
         if waiting == 0 && self.confirm.is_none() {
             self.post_mark();
         }
@@ -37,15 +58,12 @@ impl SendQueue {
 
     /// A withdrawal that can be confirmed now.
     pub(crate) fn next_confirmable(&mut self) -> Option<u32> {
-        let oldest = self.window.oldest();
-        let done = |due: u32| oldest.wrapping_sub(due) < 1 << 31;
-        let at = self.withdrawn.iter().position(|(_, due)| done(*due))?;
-        Some(self.withdrawn.swap_remove(at).0)
+        self.withdrawn.next(self.window.oldest())
     }
 
     /// Whether a withdrawal waits for reads.
     pub(crate) fn awaits_reads(&self) -> bool {
-        !self.withdrawn.is_empty()
+        !self.withdrawn.waiting.is_empty()
     }
 
     /// Requests that were ever posted, modulo 2^32.
