@@ -2,7 +2,7 @@
 """Keeps the documentation true: run from anywhere, needs Python 3 only.
 
     docs/check.py            look; says what is wrong and ends with 1
-    docs/check.py --write    write the parameter table first
+    docs/check.py --write    write the parameter table, and the walk of a put, first
 
 Looks at docs/src, docs/decisions and the Markdown files of the root:
   * relative links and includes lead to files; every page is in SUMMARY.md
@@ -12,6 +12,7 @@ Looks at docs/src, docs/decisions and the Markdown files of the root:
   * the parameter table is the one of nic-model/machines/xt4.toml
   * the list of files with unsafe code in CONTRIBUTING.md is the true one
   * so is that of files that speak to peers over sockets or event descriptors, and those that may not block do not
+  * the walk of a put is the one through the sources, and leads through few files
   * no circle of modules that name each other is larger than it may be
 """
 
@@ -23,6 +24,7 @@ import tomllib
 
 sys.dont_write_bytecode = True
 import modules
+import walk
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SRC = ROOT / "docs" / "src"
@@ -278,9 +280,27 @@ def check_circles():
             problem(page, f"{crate}: {size} modules name each other in a circle, {LARGEST_CIRCLE} may: {names}")
 
 
+WALK = SRC / "one-put.md"
+WALK_BLOCK = re.compile(r"(<!-- walk: [^>]* -->\n)(.*?)(<!-- /walk -->)", re.S)
+
+
+def walked():
+    """The page with the walk as it is."""
+    block = walk.table(lambda what: problem(WALK, what)) + "\n"
+    return WALK_BLOCK.sub(lambda m: m[1] + block + m[3], WALK.read_text())
+
+
+def check_walk():
+    page = WALK.read_text()
+    if not WALK_BLOCK.search(page) or walked() != page:
+        problem(WALK, "not the walk through the sources; docs/check.py --write")
+
+
 def main():
     if "--write" in sys.argv:
         TABLE.write_text(table())
+        WALK.write_text(walked())
+        problems.clear()
     if not TABLE.exists() or TABLE.read_text() != table():
         problem(TABLE, "not the table of the machine file; docs/check.py --write")
     summary = (SRC / "SUMMARY.md").read_text()
@@ -297,6 +317,7 @@ def main():
     check_peers()
     check_coverage()
     check_circles()
+    check_walk()
     for p in problems:
         print(p)
     return 1 if problems else 0
