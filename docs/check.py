@@ -13,6 +13,7 @@ Looks at docs/src, docs/decisions and the Markdown files of the root:
   * the list of files with unsafe code in CONTRIBUTING.md is the true one
   * so is that of files that speak to peers over sockets or event descriptors, and those that may not block do not
   * the walk of a put is the one through the sources, and leads through few files
+  * every lock of the sources is on the page of locks, and no other
   * no circle of modules that name each other is larger than it may be
 """
 
@@ -23,6 +24,7 @@ import sys
 import tomllib
 
 sys.dont_write_bytecode = True
+import locks
 import modules
 import walk
 
@@ -280,6 +282,17 @@ def check_circles():
             problem(page, f"{crate}: {size} modules name each other in a circle, {LARGEST_CIRCLE} may: {names}")
 
 
+def check_locks():
+    page = SRC / "mechanisms" / "locks.md"
+    true, named = set(locks.all()), list(locks.listed(page.read_text()))
+    for file, name in sorted(true - set(named)):
+        problem(page, f"{file} has a lock `{name}`: what does it protect, and what may be taken with it?")
+    for file, name in sorted(set(named) - true):
+        problem(page, f"{file} has no lock `{name}`")
+    for file, name in sorted({lock for lock in named if named.count(lock) > 1}):
+        problem(page, f"{file}: `{name}` twice")
+
+
 WALK = SRC / "one-put.md"
 WALK_BLOCK = re.compile(r"(<!-- walk: [^>]* -->\n)(.*?)(<!-- /walk -->)", re.S)
 
@@ -317,6 +330,7 @@ def main():
     check_peers()
     check_coverage()
     check_circles()
+    check_locks()
     check_walk()
     for p in problems:
         print(p)

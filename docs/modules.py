@@ -16,24 +16,27 @@ VISIBLE = r"(?:pub(?:\([^)]*\))?\s+)?"
 OWN_PATH = ("crate", "self", "super")
 
 
+# Comments, characters, and strings, which may go on in the next line.
+TOKENS = re.compile(r"""//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\\n])'|"(?:\\.|[^"\\])*\"""", re.S)
+
+
 def plain(text):
     """Without comments and strings, and without the tests at its end."""
-    text = re.sub(r"//[^\n]*", "", text)
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    text = re.sub(r'"(?:\\.|[^"\\])*"', '""', text)
+    # In one pass: a string may have what begins a comment, and a comment what begins a string.
+    text = TOKENS.sub(lambda m: '""' if m[0].startswith('"') else "", text)
     # Who may name a thing is no use of it.
     text = re.sub(r"\bpub\([^)]*\)", "pub", text)
     tests = re.search(r"#\[cfg\((?:all\()?(?:test|loom)[^\]]*\]\s*" + VISIBLE + r"mod\s+\w+\s*\{", text)
     return text[: tests.start()] if tests else text
 
 
-def modules(src):
-    """The text of each module by its path, from `lib.rs` or `main.rs` on."""
+def sources(src):
+    """The file of each module by its path, from `lib.rs` or `main.rs` on, and its text."""
     found = {}
 
     def visit(file, name, folder):
         text = plain(file.read_text())
-        found[name] = text
+        found[name] = file, text
         for attributes, child in re.findall(r"((?:#\[[^\]]*\]\s*)*)" + VISIBLE + r"mod\s+(\w+)\s*;", text):
             if re.search(r"cfg\((all\()?(test|loom)", attributes):
                 continue
@@ -47,6 +50,11 @@ def modules(src):
             visit(root, (), src)
             break
     return found
+
+
+def modules(src):
+    """The text of each module by its path."""
+    return {name: text for name, (_, text) in sources(src).items()}
 
 
 def expanded(prefix, text):
