@@ -7,8 +7,8 @@
 //! the same at the peer, see [`Advert::admits`].
 //!
 //! A descriptor with an event queue needs it for the events alone. Where it is worth it, a fabric has such a one
-//! advertised too ([`Ni::open_to_writes`]): peers write the data of puts, and then tell the owner, who posts the events
-//! ([`Ni::written_put`]).
+//! advertised too ([`Ni::open_to_writes`]): peers write the data of puts, and then notify the owner, who posts the events
+//! ([`Ni::notified_put`]).
 
 use crate::handle::{MdHandle, MeHandle};
 use crate::md::Md;

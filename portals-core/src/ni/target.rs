@@ -396,11 +396,11 @@ impl Ni {
         self.deposited(h, &r, &m, fail, ack_md)
     }
 
-    /// Takes a put whose data its initiator has written where [`Ni::open_to_writes`] had it told that it may: the rest of
-    /// [`Ni::deposit_put`], at the descriptor `to`. Entries before it in its list have come since the initiator was told,
-    /// and an access control entry too if the owner waits for an answer that it knows of the change; then it counts as
+    /// Takes a put whose data its initiator has written into the descriptor `to`, as [`Ni::open_to_writes`] allows: the rest of
+    /// [`Ni::deposit_put`]. Entries before it in its list may have come since the initiator learned of the descriptor. So may an
+    /// access control entry, if the owner still waits for the initiator's word that it knows of the change; then the put counts as
     /// `earlier`. `None`: it may not be written by this put, which was dropped.
-    pub fn written_put(&mut self, h: &Header, to: MdHandle, earlier: bool) -> Option<Deposited> {
+    pub fn notified_put(&mut self, h: &Header, to: MdHandle, earlier: bool) -> Option<Deposited> {
         let (r, ack_md) = Self::put_of(h)?;
         let admitted = if earlier {
             Ok(())

@@ -399,7 +399,7 @@ impl World {
         let taken = match written {
             Some((md, place)) => {
                 placed = Some((flat(&[place]), place.len));
-                n.ni.written_put(&h, md, false)
+                n.ni.notified_put(&h, md, false)
             }
             None => n.ni.deposit_put(&h, |segments, length| {
                 placed = Some((flat(segments), length));

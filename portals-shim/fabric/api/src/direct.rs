@@ -37,8 +37,8 @@ use std::time::{Duration, Instant};
 /// poll need this as much as blocking ones. Where every rank has a core ([`Schedule::looks`]) there are more of them, since
 /// the offer, a system call, delays the answer that is about to come.
 const SPINS: u32 = 64;
-/// Looks of a wait of which one is a poll, and the others a glance ([`Look::Likely`](crate::nal::Look)).
-const GLANCES: u32 = 4;
+/// Looks of a wait of which one is a poll, and the others look where an answer is likely ([`Look::Likely`](crate::nal::Look)).
+const POLL_EVERY: u32 = 4;
 /// How long a wait polls before it sleeps, unless `PORTOLAN_SPIN` says (in microseconds). Waking costs some 10 µs:
 /// a peer that answers at once should find this side awake.
 const SPIN: Duration = Duration::from_micros(200);
@@ -279,10 +279,10 @@ impl<N: Nal> Shared<N> {
                 if other() {
                     break;
                 }
-                let any = if look % GLANCES == 0 {
+                let any = if look % POLL_EVERY == 0 {
                     library.progress()
                 } else {
-                    library.glance()
+                    library.progress_likely()
                 };
                 if any {
                     found = library.look(eqs, out);

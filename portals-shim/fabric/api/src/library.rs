@@ -104,7 +104,7 @@ impl<N: Nal> Library<N> {
 
     /// Looks at where an answer is likely to be, between two calls of [`Library::progress`].
     #[inline]
-    pub fn glance(&mut self) -> bool {
+    pub fn progress_likely(&mut self) -> bool {
         let any = self.nal.progress(&mut self.ni, Look::Likely);
         if any {
             self.progressed();

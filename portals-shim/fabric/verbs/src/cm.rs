@@ -93,7 +93,7 @@ impl Verbs {
         self.conn.bell.ring();
     }
 
-    /// Takes what the manager tells; whether there was something.
+    /// Takes events of the connection manager; whether there were any.
     pub(super) fn manager_events(&mut self, ni: &mut Ni) -> bool {
         let mut any = false;
         loop {
@@ -271,7 +271,7 @@ impl Verbs {
         }
     }
 
-    /// Tells a peer that accepts words alone that this side is ready.
+    /// Says READY, where no connection manager does.
     pub(super) fn say_ready(&mut self, rank: usize, attempt: u32) {
         if self.conn.joiner.is_none() {
             let ready = self.datagram(rank, Word::Ready, attempt, super::link::NOWHERE);

@@ -182,7 +182,7 @@ pub(super) struct RemoteMd {
     pub(super) put: bool,
     pub(super) get: bool,
     pub(super) ack: bool,
-    /// Its owner is to be told of puts, by this handle.
+    /// Its owner is to be notified of puts, by this handle.
     pub(super) events: Option<MdHandle>,
 }
 
@@ -594,10 +594,10 @@ pub(super) fn notice(
 #[inline(always)]
 pub(super) fn notice_again(begin: &mut [u8], length: u32, head: &[u8]) -> usize {
     if let Some((prefix, room)) = begin.split_first_chunk_mut::<PREFIX>()
-        && let Some((told, room)) = room.split_first_chunk_mut::<4>()
+        && let Some((size, room)) = room.split_first_chunk_mut::<4>()
     {
         *prefix = [Kind::Notice as u8, 0, 0, 0, 0, 0, 0, 0];
-        *told = length.to_le_bytes();
+        *size = length.to_le_bytes();
         let (room, words) = (room.as_chunks_mut::<4>().0, head.as_chunks::<4>().0);
         for (place, word) in room.iter_mut().zip(words) {
             *place = *word;

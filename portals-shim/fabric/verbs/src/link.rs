@@ -245,11 +245,11 @@ impl Verbs {
         }
     }
 
-    /// The end that a peer is told of.
+    /// The end of a connection, as its peer gets it.
     fn own_end(&self, qp: &Qp) -> Endpoint {
         let end = qp.endpoint();
         match &self.witness {
-            Some(witness) => witness.told(end),
+            Some(witness) => witness.encode_in(end),
             None => end,
         }
     }

@@ -347,7 +347,7 @@ impl Verbs {
         self.reply_to(address, request, Word::Refuse(why), Session::default())
     }
 
-    /// Tells one that has accepted an old request that the session is over.
+    /// Disconnects a process that has accepted an old request: the session is over.
     fn disown(&mut self, address: &Address, accept: &Message, said: Session) -> Sender {
         let over = Session {
             own: said.theirs,

@@ -2,8 +2,8 @@
 //! knows of the sender.
 //!
 //! The word's `from` and `to` are node ids here; this follows it. A session begins when a side first needs the other
-//! one, and ends when it disconnects or is told so. Each side numbers its sessions with ascending numbers, so that a
-//! peer that has begun anew is told from one whose connection broke: frames are sent again to the latter alone.
+//! one, and ends when one of the two disconnects. Each side numbers its sessions with ascending numbers, so that a
+//! peer that has begun anew is not mistaken for one whose connection broke: frames are sent again to the latter alone.
 
 use super::super::handshake::{self, Word, later};
 use portals_core::ProcessId;
@@ -99,7 +99,7 @@ pub(super) enum Belongs {
     Here,
     /// Its sender begins anew: what was under way to it is lost.
     Anew,
-    /// Its sender believes in a session that is over, and is to be told so.
+    /// Its sender believes in a session that is over; the answer says so.
     Over,
     /// It is late.
     Nowhere,

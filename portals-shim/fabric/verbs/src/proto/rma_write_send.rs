@@ -205,7 +205,7 @@ impl Verbs {
         let earlier = self.published.is_unconfirmed(md);
         let open = earlier || self.published.holds(md) == Some(header.pt_index);
         let taken = if notifies && open {
-            ni.written_put(header, md, earlier)
+            ni.notified_put(header, md, earlier)
         } else {
             None
         };

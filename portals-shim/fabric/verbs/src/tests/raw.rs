@@ -193,8 +193,8 @@ impl<N: Nal> Raw<N> {
     }
 
     /// Looks as a wait does between its polls, and takes no part in anything else.
-    pub(super) fn glance(&mut self) {
-        self.library.glance();
+    pub(super) fn progress_likely(&mut self) {
+        self.library.progress_likely();
         self.collect();
     }
 

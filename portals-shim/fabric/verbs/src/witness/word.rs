@@ -31,9 +31,9 @@ impl Witness {
         })
     }
 
-    /// The end of a connection as a peer is told it: the connection manager knows where it is, so that the address has
+    /// The end of a connection, which says where the witness is: the connection manager knows where it is, so that the address has
     /// room for the witness.
-    pub(crate) fn told(&self, end: Endpoint) -> Endpoint {
+    pub(crate) fn encode_in(&self, end: Endpoint) -> Endpoint {
         let at = self.word.mr.remote(0).unwrap_or(Remote {
             address: 0,
             rkey: 0,
@@ -47,8 +47,8 @@ impl Witness {
         }
     }
 
-    /// The witness that a peer has told of.
-    pub(crate) fn read_from(end: &Endpoint) -> Remote {
+    /// The witness of the peer whose end this is.
+    pub(crate) fn decode(end: &Endpoint) -> Remote {
         let bytes = u128::from_be_bytes(end.gid.0);
         Remote {
             address: (bytes >> 64) as u64,
@@ -76,14 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_connection_tells_the_witness() {
+    fn the_end_of_a_connection_has_the_witness() {
         let mut gid = [0; 16];
         gid[..12].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
         let end = Endpoint {
             gid: Gid(gid),
             ..crate::link::NOWHERE
         };
-        let at = Witness::read_from(&end);
+        let at = Witness::decode(&end);
         assert_eq!(at.address, 0x0102_0304_0506_0708);
         assert_eq!(at.rkey, 0x090a_0b0c);
     }

@@ -56,7 +56,7 @@ impl SendQueue {
     /// From here on requests end so, or by their own completions.
     pub(crate) fn confirm_by(&mut self, witness: Option<(Arc<Witness>, &Endpoint)>) {
         let Some((own, end)) = witness else { return };
-        let theirs = Witness::read_from(end);
+        let theirs = Witness::decode(end);
         self.window.keep_place_for_mark();
         self.headers.keep_none();
         match &mut self.confirm {

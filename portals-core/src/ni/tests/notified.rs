@@ -124,7 +124,7 @@ fn a_descriptor_is_opened_if_only_its_queue_is_in_the_way() {
 }
 
 #[test]
-fn a_written_put_has_the_events_of_one_that_came_with_its_data() {
+fn a_notified_put_has_the_events_of_one_that_came_with_its_data() {
     for options in [NONE, NO_START, MdOptions::ACK_DISABLE] {
         let sides = [false, true].map(|written| {
             let mut ni = ni();
@@ -136,7 +136,7 @@ fn a_written_put_has_the_events_of_one_that_came_with_its_data() {
             for (offset, length) in [(0, 100), (40, 60), (99, 1), (7, 0)] {
                 let put = put(offset, length);
                 let taken = match written {
-                    true => ni.written_put(&put, md, false),
+                    true => ni.notified_put(&put, md, false),
                     false => ni.deposit_put(&put, |places, len| {
                         assert_eq!((places[0].addr, places[0].len), (0x1000 + offset, len));
                         NiFail::OK
@@ -199,7 +199,7 @@ fn a_put_is_not_written_where_it_may_not_be() {
         ),
     ];
     for (n, (md, header)) in (1..).zip(lies) {
-        assert!(ni.written_put(&header, md, false).is_none(), "{header:?}");
+        assert!(ni.notified_put(&header, md, false).is_none(), "{header:?}");
         assert_eq!(ni.status().drop_count, n);
     }
     assert!(ni.eq_get(eq).unwrap().is_none());
@@ -214,13 +214,13 @@ fn a_put_is_not_written_where_it_may_not_be() {
         },
     )
     .unwrap();
-    assert!(ni.written_put(&good, open, false).is_none());
-    assert!(ni.written_put(&good, open, true).is_some());
+    assert!(ni.notified_put(&good, open, false).is_none());
+    assert!(ni.notified_put(&good, open, true).is_some());
     let first = ni.me_attach(4, spec(5), InsertPosition::Before).unwrap();
     ni.md_attach(first, fit, Unlink::Retain).unwrap();
-    assert!(ni.written_put(&good, open, true).is_some());
+    assert!(ni.notified_put(&good, open, true).is_some());
     ni.md_unlink(open).unwrap();
-    assert!(ni.written_put(&good, open, true).is_none());
+    assert!(ni.notified_put(&good, open, true).is_none());
 }
 
 /// What a list offers is its beginning, whoever attaches at its end: a list of any length costs as much to show.
