@@ -5,6 +5,7 @@
 //! PUT_END.
 
 pub mod count;
+pub mod device;
 mod joined;
 pub mod tags;
 pub mod turns;
