@@ -26,7 +26,7 @@
 //! * Frames are taken by their numbers. A message that is sent does not say its number; but a connection keeps the order,
 //!   so that with the completion of a message all frames before it are in the ring: those are taken first.
 //! * Two writes become visible in any order: a frame that comes after data that was written into a descriptor goes as a
-//!   message, whose completion says that the data is there (`Peer::unordered`).
+//!   message, whose completion says that the data is there (`PeerRing::data_was_written`).
 //! * Writes make no completion here, so whoever arms the completion queue asks its peers to leave their rings. Until one
 //!   has answered, which wakes, no sleep is longer than [`LAST_NAP`]: what it wrote before is there at the next look. One that
 //!   has not answered by then may compute; it is asked by a datagram to look, which its attendant does.
