@@ -173,7 +173,7 @@ impl Written {
         ends(self)
     }
 
-    /// One put, of which [`counted_post`] and [`counted_end`] count; whether it ended well.
+    /// One put, of which the post and the looks for its events count; whether it ended well.
     pub fn put(&mut self) -> bool {
         self.put_in(counted_post, counted_end)
     }
