@@ -1,33 +1,92 @@
 //! Interfaces of one process joined by queues: every message is copied once into a mailbox and
 //! once out of it. The plainest possible fabric, used to test what lies above.
+//!
+//! A rank that waits polls for a while and then sleeps at its mailbox: the thread of a peer may wait for the same processor.
 
 use fabric_api::call::RemoteKey;
 use fabric_api::delivery::{self, Message, Messages};
-use fabric_api::nal::{Look, Nal, Outcome};
+use fabric_api::nal::{Armed, Look, Nal, Nap, Outcome, Schedule, Waiter};
 use fabric_api::op::{Mode, Put};
 use fabric_api::place::Placement;
 use fabric_api::region::{LocalCopy, Trust};
+use host::processors::are_crowded;
 use portals_core::{Header, Ni, NiFail, ProcessId, ReadyPut, Transmit};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What the lock of a mailbox guards.
+#[derive(Debug, Default)]
+struct Inbox {
+    messages: Messages,
+    /// The rank has armed, and nobody has rung since.
+    armed: bool,
+}
 
 #[derive(Debug, Default)]
 struct Mailbox {
-    waiting: Mutex<Messages>,
-    /// Something waits; changed with the lock, and looked at without.
+    inbox: Mutex<Inbox>,
+    /// There are messages; changed with the lock, and looked at without.
     any: AtomicBool,
+    rung: Condvar,
 }
 
 impl Mailbox {
-    fn lock(&self) -> MutexGuard<'_, Messages> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline(always)]
     fn add(&self, one: impl FnOnce(&mut Messages)) {
-        let mut waiting = self.lock();
-        one(&mut waiting);
+        let mut inbox = self.lock();
+        one(&mut inbox.messages);
         self.any.store(true, Ordering::Release);
+        if inbox.armed {
+            self.ring(inbox);
+        }
+    }
+
+    /// Wakes whoever sleeps here.
+    #[cold]
+    fn ring(&self, mut inbox: MutexGuard<'_, Inbox>) {
+        inbox.armed = false;
+        drop(inbox);
+        self.rung.notify_all();
+    }
+}
+
+/// The mailbox of one process, as what its threads sleep on.
+#[derive(Debug)]
+struct Wakeup {
+    hub: Hub,
+    own: usize,
+}
+
+impl Nap for Wakeup {
+    fn sleep(&self, until: Option<Instant>) {
+        let Some(mailbox) = self.hub.boxes.get(self.own) else {
+            return;
+        };
+        let mut inbox = mailbox.lock();
+        while inbox.armed {
+            inbox = match until.map(|at| at.saturating_duration_since(Instant::now())) {
+                None => mailbox
+                    .rung
+                    .wait(inbox)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return,
+                Some(left) => {
+                    let woken = mailbox.rung.wait_timeout(inbox, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(mailbox) = self.hub.boxes.get(self.own) {
+            mailbox.ring(mailbox.lock());
+        }
     }
 }
 
@@ -129,10 +188,10 @@ impl Nal for InProc {
         let mut any = false;
         while mailbox.any.load(Ordering::Acquire) {
             any = true;
-            let mut waiting = mailbox.lock();
+            let mut inbox = mailbox.lock();
             mailbox.any.store(false, Ordering::Relaxed);
-            std::mem::swap(&mut *waiting, &mut self.read);
-            drop(waiting);
+            std::mem::swap(&mut inbox.messages, &mut self.read);
+            drop(inbox);
             for message in self.read.iter() {
                 let (header, data) = (&message.header, &message.data);
                 if let Some(h) = delivery::deliver(self.memory, ni, header, data, &mut self.answer)
@@ -144,6 +203,28 @@ impl Nal for InProc {
             self.read.clear();
         }
         any
+    }
+
+    fn schedule(&self) -> Schedule {
+        Schedule {
+            // Polls would only keep the peers from their processors.
+            spin: are_crowded(self.hub.boxes.len()).then_some(Duration::ZERO),
+            ..Schedule::NEVER
+        }
+    }
+
+    fn waiter(&self) -> Waiter {
+        Waiter::Memory(Arc::new(Wakeup {
+            hub: self.hub.clone(),
+            own: self.own as usize,
+        }))
+    }
+
+    fn arm(&mut self) -> Armed {
+        if let Some(mailbox) = self.hub.boxes.get(self.own as usize) {
+            mailbox.lock().armed = true;
+        }
+        Armed::ringing(true)
     }
 
     fn distance(&self, to: ProcessId) -> Option<u64> {
