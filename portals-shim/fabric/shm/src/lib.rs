@@ -18,7 +18,8 @@
 //! | `layout.rs` | where everything is in it |
 //! | `ring.rs` | who may touch which cell, and who wakes whom: no memory, no system call; played under loom |
 //! | `cell.rs` | the bytes of a cell |
-//! | `peer.rs` | one peer's rings, what waits for room, what arrives in parts |
+//! | `peer.rs` | one peer's rings, what arrives in parts |
+//! | `waiting.rs` | what waits for room: which message is next, and when a peer is owed so much that it is read no more |
 //! | `protocols.rs` | which protocol carries a message |
 //! | `send.rs`, `receive.rs` | the path of a message |
 //! | `onesided.rs` | which descriptors peers copy to and from by themselves, and their withdrawal |
@@ -69,6 +70,7 @@ mod receive;
 mod ring;
 mod send;
 mod trusted;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
@@ -101,6 +103,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use waiting::Waiting;
 
 /// Whether bytes of a peer can be read as a cell; for the fuzz target of the parser.
 #[doc(hidden)]
@@ -310,13 +313,14 @@ impl Core {
     fn fail_peer(&mut self, ni: &mut Ni, rank: usize) {
         let peer = &mut self.peers[rank];
         peer.gone = true;
-        let waiting = std::mem::take(&mut peer.waiting);
+        let none = Waiting::new(peer.from.cells());
+        let waiting = std::mem::replace(&mut peer.waiting, none);
         peer.rndv_sends = 0;
         let stream = peer.stream.take().and_then(|s| s.op);
         let awaited = std::mem::take(&mut peer.awaited);
         let mut expected = std::mem::take(&mut peer.expected);
         self.backlog.retain(|r| *r != rank);
-        for m in waiting {
+        for m in waiting.into_all() {
             Self::end(ni, m.after, NiFail::FAIL);
             if let Some(header) = m.header.filter(|_| m.kind != cell::Kind::AckToSend) {
                 expected.forget(&header);
@@ -628,11 +632,7 @@ impl Core {
             let ring = self.ring_to(rank);
             let mut wrote = false;
             let peer = &mut self.peers[rank];
-            while let Some(mut m) = peer.waiting.pop_front() {
-                if !peer.write(map, ring, &mut m, &mut wrote) {
-                    peer.waiting.push_front(m);
-                    break;
-                }
+            while let Some(m) = peer.write_waiting(map, ring, &mut wrote) {
                 Self::end(ni, m.after, NiFail::OK);
                 any = true;
             }

@@ -9,10 +9,10 @@ use super::layout::{Identity, Ring};
 use super::map::{Cursor, Map};
 use super::onesided::Table;
 use super::ring::{Consumer, Order, Producer};
+use super::waiting::Waiting;
 use fabric_api::expected::Expected;
 use portals_core::{Header, OpId, ProcessId, Segment, Segments};
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 
 /// Cells that a sender asks for before it writes them: the reader had each of them last, and getting it back takes as
 /// long as several messages.
@@ -72,6 +72,11 @@ impl Outgoing {
             after,
         }
     }
+
+    /// Whether a part of it is in the ring.
+    pub(super) fn is_begun(&self) -> bool {
+        self.sent > 0
+    }
 }
 
 /// A message that arrives in parts.
@@ -125,7 +130,7 @@ pub(super) struct Peer {
     ended: bool,
     /// It is dead or has closed.
     pub(super) gone: bool,
-    pub(super) waiting: VecDeque<Outgoing>,
+    pub(super) waiting: Waiting,
     out: Producer,
     bulk: Bulk,
     pub(super) arriving: Consumer,
@@ -165,7 +170,7 @@ impl Peer {
             met: false,
             ended: false,
             gone: false,
-            waiting: VecDeque::new(),
+            waiting: Waiting::new(cells),
             out: Producer::new(cells),
             bulk: Bulk::new(bulk),
             arriving: Consumer::new(cells),
@@ -264,6 +269,22 @@ impl Peer {
     /// Before sleeping with something that waits for room: the peer shall ring when there is some.
     pub(super) fn starve(&self, map: &Map, ring: Ring) {
         Producer::starve(&ring.words(map));
+    }
+
+    /// Writes what waits, as much as the ring takes of it, and gives the message of which that was all.
+    pub(super) fn write_waiting(
+        &mut self,
+        map: &Map,
+        ring: Ring,
+        wrote: &mut bool,
+    ) -> Option<Outgoing> {
+        let mut m = self.waiting.pop()?;
+        if !self.write(map, ring, &mut m, wrote) {
+            self.waiting.put_back(m);
+            return None;
+        }
+        self.waiting.written(&m);
+        Some(m)
     }
 
     /// Writes as much of a message as the ring takes. `true`: all of it. `wrote` becomes true if anything was

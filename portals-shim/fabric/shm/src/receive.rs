@@ -29,12 +29,14 @@ struct Part {
 }
 
 impl Core {
-    /// Handles what a peer has written, at most a ring full of it; returns whether there was anything.
+    /// Handles what a peer has written, at most a ring full of it, and nothing while the peer is owed enough; returns whether
+    /// anything was handled.
     #[inline]
     pub(super) fn drain(&mut self, map: &Map, ni: &mut Ni, rank: usize) -> bool {
         let peer = &self.peers[rank];
         let ring = peer.from;
-        match peer.arriving.ready(&ring.words(map)) {
+        let ready = peer.arriving.ready(&ring.words(map));
+        match ready.filter(|_| !peer.waiting.owes_enough()) {
             Some(first) => {
                 self.drain_from(map, ni, rank, ring, first);
                 true
@@ -52,10 +54,11 @@ impl Core {
         let (mut count, mut index) = (0, first);
         loop {
             self.handle_cell(map, ni, rank, ring, index);
-            let arriving = &mut self.peers[rank].arriving;
+            let peer = &mut self.peers[rank];
+            let arriving = &mut peer.arriving;
             arriving.release();
             count += 1;
-            if count == ring.cells() {
+            if count == ring.cells() || peer.waiting.owes_enough() {
                 break;
             }
             match arriving.ready(&ring.words(map)) {

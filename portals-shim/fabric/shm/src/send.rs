@@ -112,14 +112,15 @@ impl Core {
         let ring = self.ring_to(rank);
         let peer = &mut self.peers[rank];
         let mut wrote = false;
-        let done = peer.waiting.is_empty() && peer.write(map, ring, &mut m, &mut wrote);
+        let done = peer.waiting.is_next(&m) && peer.write(map, ring, &mut m, &mut wrote);
         if done {
+            peer.waiting.written(&m);
             Self::end(ni, m.after, NiFail::OK);
         } else {
             if peer.waiting.is_empty() {
                 self.backlog.push(rank);
             }
-            peer.waiting.push_back(m);
+            peer.waiting.push(m);
         }
         if wrote {
             self.call(map, rank);

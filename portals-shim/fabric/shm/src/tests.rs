@@ -20,6 +20,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+mod deaf;
 mod nonsense;
 mod protocols;
 mod scribble;
