@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn open(
         Ok(CompletionQueue {
             fid,
             ops: CQ.as_ptr(),
-            queue: Arc::new(Queue::new(object)),
+            queue: Arc::new(Queue::new(object, attr.size)),
             users: Arc::default(),
             waits,
             each: *EACH.get(format).ok_or(errno::INVAL)?,

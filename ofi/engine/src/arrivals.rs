@@ -39,6 +39,7 @@ impl Core {
             // The wait may have ended by them, or they have come meanwhile.
             any |= self.take_frames();
         }
+        self.release_notes();
         self.idle = if any { 0 } else { self.idle.saturating_add(1) };
         if std::mem::take(&mut self.woken) && self.queued > 0 {
             for at in 0..self.peers.len() {
@@ -178,20 +179,15 @@ impl Core {
         let peer = self.peers.get(at);
         peer.envelopes = said.envelopes;
         peer.credits = peer.credits.saturating_add(said.credits.into());
+        let mut owed = said.kind.costs();
         match said.kind {
             Kind::Eager => self.message(true, at, landed),
             Kind::UntaggedEager => self.message(false, at, landed),
             Kind::Envelope => self.enveloped(true, at, landed),
             Kind::UntaggedEnvelope => self.enveloped(false, at, landed),
             Kind::Written => {
-                if let Some(op) = &self.on_written {
-                    let end = End {
-                        data: Some(said.data.unwrap_or_default().into()),
-                        source: Some(landed.from),
-                        ..End::default()
-                    };
-                    self.reporter.done(op, &end);
-                }
+                let data = said.data.unwrap_or_default();
+                owed = self.told_of_write(at, landed.from, data);
             }
             Kind::Atomic => {
                 let bytes = self.landing.bytes(landed);
@@ -205,7 +201,7 @@ impl Core {
             Kind::Exposed => self.exposed(at, landed.bits),
             Kind::Credits | Kind::Hello | Kind::Grant => {}
         }
-        if said.kind.costs() {
+        if owed {
             self.owe(at);
         }
         if said.credits > 0 && self.queued > 0 {
@@ -214,7 +210,7 @@ impl Core {
     }
 
     /// A message of a peer has been handled.
-    fn owe(&mut self, at: usize) {
+    pub(crate) fn owe(&mut self, at: usize) {
         let peer = self.peers.get(at);
         match peer.state {
             // It was taken for lost, and lives. What it was sent then may be lost, and it waits for that.

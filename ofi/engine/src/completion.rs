@@ -108,14 +108,20 @@ pub struct Queue {
     state: Mutex<State>,
     /// Entries of both kinds, read without the lock.
     len: AtomicUsize,
+    /// Entries that the program has asked for room for.
+    size: usize,
     wait: Arc<WaitObject>,
 }
 
 impl Queue {
-    /// A queue that is awaited by this.
-    pub fn new(wait: WaitObject) -> Self {
+    /// Entries of any queue that programs may leave there before peers' writes wait.
+    pub const LEAST: usize = 1 << 16;
+
+    /// A queue that is awaited by this. Peers' writes fill it with as many entries as `size` says, or [`Queue::LEAST`].
+    pub fn new(wait: WaitObject, size: usize) -> Self {
         Self {
             wait: Arc::new(wait),
+            size,
             ..Self::default()
         }
     }
@@ -147,6 +153,11 @@ impl Queue {
         state.failed.push_back(entry);
         self.leave(state);
         self.wait.notify();
+    }
+
+    /// Whether peers' writes are to wait until the program has taken entries.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len.load(Ordering::Acquire) >= self.size.max(Self::LEAST)
     }
 
     /// Whether anything is there.
@@ -354,6 +365,12 @@ impl Reporter {
     #[inline]
     fn of(&mut self, op: &Op) -> Option<&mut Told> {
         self.0.get_mut(op.reports?.0)
+    }
+
+    /// Whether the queue that is told of this operation's end has no room for ends that peers make.
+    pub(crate) fn is_full(&mut self, op: &Op) -> bool {
+        let told = self.of(op).filter(|_| op.told);
+        told.is_some_and(|told| told.reports.queue.as_ref().is_some_and(|q| q.is_full()))
     }
 
     /// An operation has ended.

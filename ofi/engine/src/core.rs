@@ -166,6 +166,8 @@ pub(crate) struct Core {
     pub(crate) woken: bool,
     /// Whom a write that carries data is told to.
     pub(crate) on_written: Option<Op>,
+    /// Credits of such notes are held, as nobody takes the completions.
+    pub(crate) notes_held: bool,
     pub(crate) memory: HashMap<u64, Registered>,
     pub(crate) accesses: Accesses,
 }
@@ -227,6 +229,7 @@ impl Core {
             idle: 0,
             woken: false,
             on_written: None,
+            notes_held: false,
             memory: HashMap::new(),
             accesses: Accesses::default(),
         };
@@ -574,6 +577,7 @@ impl Core {
         let peer = self.peers.get(at);
         (peer.state, peer.credits, peer.owed) = (Acquaintance::New, 0, 0);
         (peer.envelopes, peer.told, peer.reads) = (false, false, false);
+        peer.notes.forget_credits();
         peer.order.forget_early();
         let queue = std::mem::take(&mut peer.queue);
         let (operations, answers) = queue.len();

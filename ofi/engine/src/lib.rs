@@ -20,6 +20,7 @@
 //! | `matching.rs` | which receive takes which message |
 //! | `remote.rs`, `atomic.rs`, `accesses.rs` | remote memory; atomic operations on it; counts of what peers do with it |
 //! | `wire.rs` | what a message's header says |
+//! | `notes.rs` | what a program is told of peers' writes, and what happens while it does not look |
 //! | `completion.rs`, `addresses.rs` | completion queues and counters; numbers of peers |
 //! | `wait.rs`, `endpoint/watch.rs` | how a program sleeps until there is a completion; who makes progress meanwhile |
 //! | `memory.rs` | the program's memory: all unsafe code |
@@ -28,9 +29,10 @@
 //!
 //! * **Nothing that arrives is dropped.** A peer sends no more messages than it was granted, and a grant is made after the room
 //!   for it. A grant is given back when a message has been handled, and not when somebody asks for it: so a program that
-//!   asks for the last of many messages first gets it.
+//!   asks for the last of many messages first gets it. A note of a write is handled when its completion has room.
 //! * **What nobody asks for is bounded.** From 1 MiB of a peer on, its messages come as envelopes of 16 bytes, whose bytes stay
-//!   at the sender. A peer that makes this side keep more than an honest one can has left the protocol and is given up.
+//!   at the sender. A completion queue that is full holds peers up whose writes make completions in it. A peer that makes this
+//!   side keep more than an honest one can has left the protocol and is given up.
 //! * Messages of a pair are matched in the order in which they were sent, long ones among short ones.
 //! * Nobody sleeps over a completion: while a wait object is awaited, its endpoints make progress by themselves.
 //! * Every operation has one end: a completion, or a failure with its cause. A peer that is gone ends what is under way to it.
@@ -46,6 +48,7 @@ mod frames;
 mod landing;
 mod matching;
 pub mod memory;
+mod notes;
 mod order;
 mod peers;
 mod queue;

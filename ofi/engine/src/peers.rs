@@ -8,6 +8,7 @@ use crate::core::MOST_PENDING;
 use crate::landing::Landed;
 use crate::matching::Body;
 use crate::memory::Buffer;
+use crate::notes::Notes;
 use crate::order::Order;
 use crate::queue::Queue;
 use crate::wire::{Kind, Said};
@@ -225,6 +226,7 @@ pub(crate) struct Peer {
     /// It was told that it may send envelopes alone.
     pub(crate) told: bool,
     pub(crate) backlog: Backlog,
+    pub(crate) notes: Notes,
     pub(crate) order: Order<Landed>,
     pub(crate) queue: Queue,
     /// Where frames go, and come from, if it shares memory with this process.
@@ -239,6 +241,7 @@ impl Peer {
     /// Grants it its whole window, so that it is owed nothing.
     pub(crate) fn grant(&mut self) -> u32 {
         self.owed = 0;
+        self.notes.forget_credits();
         self.window
     }
 
@@ -331,6 +334,7 @@ impl Peers {
             envelopes: false,
             told: false,
             backlog: Backlog::default(),
+            notes: Notes::default(),
             order: Order::default(),
             queue: Queue::default(),
             link: None,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::core::{MOST_PENDING, Pending};
 use crate::peers::Backlog;
-use crate::queue::Queue;
+use crate::queue::Queue as Outgoings;
 
 const BOTH: Access = Access {
     read: true,
@@ -91,7 +91,7 @@ fn a_peer_that_asks_for_atomics_and_grants_nothing_is_given_up() {
     speak(hostile, target, (0, 1));
     speak(third, target, (2, 1));
     let mut most = 0;
-    for _ in 0..Queue::MOST_ANSWERS + 200 {
+    for _ in 0..Outgoings::MOST_ANSWERS + 200 {
         force(hostile, target, || add(hostile, 1, (&one, &was)).unwrap());
         let (answers, departures) = waiting(target, 0);
         most = most.max(answers);
@@ -100,7 +100,7 @@ fn a_peer_that_asks_for_atomics_and_grants_nothing_is_given_up() {
         }
     }
     assert_eq!(waiting(target, 0), (0, 1), "after {most} answers");
-    assert!((1000..=Queue::MOST_ANSWERS).contains(&most), "{most}");
+    assert!((1000..=Outgoings::MOST_ANSWERS).contains(&most), "{most}");
     let before = word(&memory);
     add(third, 1, (&one, &was)).unwrap();
     next(&[third, target]).unwrap();
@@ -223,4 +223,126 @@ fn an_operation_that_was_held_back_begins_when_an_atomic_has_ended() {
         next(&[&a, &b]).unwrap();
         assert_eq!(word(&of_a[2]), before);
     }
+}
+
+/// Entries of a queue that nobody has given a size.
+const FULL: usize = 65_536;
+/// Of a peer that is granted 64 messages, and once more if it begins anew.
+const OVER: usize = 2 * 64;
+
+/// A word that others may write, whose owner is told of it.
+fn written(side: &Side) -> Region {
+    let memory = Region::new(8).unwrap();
+    let lent = buffer(&memory, 0, 8);
+    side.endpoint.register(1, &lent, BOTH).unwrap();
+    let kind = flags::RMA | flags::REMOTE_WRITE;
+    side.endpoint.tell_writes(side.op(0, kind));
+    memory
+}
+
+/// Says hello again to the peer of number 1.
+fn begin_anew(side: &Side) {
+    let mut core = side.endpoint.core();
+    let at = core.peers.number(side.peers[1]);
+    core.restart(at);
+}
+
+/// A program that takes no completions holds its peers up; once it takes them, none is missing, and everything goes on.
+#[test]
+fn writes_of_which_nobody_takes_note_wait_at_their_initiator() {
+    const MANY: usize = FULL + 1000;
+    let [a, b] = pair();
+    let _memory = written(&b);
+    let from = filled(8, 5);
+    let write = |n: usize| {
+        let op = Op {
+            told: false,
+            ..a.op(1, flags::WRITE)
+        };
+        let remote = Remote { offset: 0, key: 1 };
+        let data = (Some(n as u32), false);
+        let buffer = buffer(&from, 0, 8);
+        a.endpoint.write(a.peers[1], remote, buffer, data, op)
+    };
+    let both = || {
+        a.endpoint.progress(Duration::ZERO);
+        b.endpoint.progress(Duration::ZERO);
+    };
+    for n in 0..MANY {
+        while write(n) == Err(Refused::Again) {
+            both();
+        }
+        both();
+    }
+    let begun = Instant::now();
+    let waits = || {
+        let mut core = a.endpoint.core();
+        let at = core.peers.number(a.peers[1]);
+        core.peers.get(at).queue.len().0
+    };
+    let (mut before, mut idle) = (waits(), 0);
+    while idle < 1000 {
+        assert!(begun.elapsed() < LIMIT);
+        both();
+        idle = if waits() == before { idle + 1 } else { 0 };
+        before = waits();
+    }
+    assert!(before > 0);
+    begin_anew(&a);
+    (0..1000).for_each(|_| both());
+    let mut noted = vec![false; MANY];
+    let mut take = |most| {
+        let taken = b.queue.take(most, |entry, _| {
+            let before = std::mem::replace(&mut noted[entry.data as usize], true);
+            assert!(!before, "{entry:?}");
+        });
+        taken.unwrap()
+    };
+    let there = take(usize::MAX);
+    assert!((FULL..=FULL + OVER).contains(&there), "{there}");
+    let mut taken = there;
+    while taken < MANY {
+        assert!(begun.elapsed() < LIMIT, "{taken}");
+        both();
+        taken += take(1);
+    }
+    speak(&a, &b, (0, 1));
+    speak(&b, &a, (1, 0));
+    // What was held when it began anew is not granted twice.
+    let mut core = a.endpoint.core();
+    let at = core.peers.number(a.peers[1]);
+    let credits = core.peers.get(at).credits;
+    assert!((1..=64).contains(&credits), "{credits}");
+}
+
+#[test]
+fn a_peer_that_tells_more_than_it_may_to_a_program_that_takes_nothing_is_given_up() {
+    let sides = three();
+    let [hostile, target, third] = &sides;
+    let _memory = written(target);
+    speak(hostile, target, (0, 1));
+    speak(third, target, (2, 1));
+    let to = hostile.peers[1];
+    for round in 1..=3 {
+        for _ in 0..FULL + 2 * OVER {
+            force(hostile, target, || {
+                let told = hostile.endpoint.core().submit(to, Outgoing::Written(7));
+                told.unwrap();
+            });
+            if waiting(target, 0).1 == round {
+                break;
+            }
+        }
+        assert_eq!(waiting(target, 0).1, round);
+        begin_anew(hostile);
+        for _ in 0..100 {
+            hostile.endpoint.progress(Duration::ZERO);
+            target.endpoint.progress(Duration::ZERO);
+        }
+    }
+    let mut there = 0;
+    target.queue.take(usize::MAX, |_, _| there += 1).unwrap();
+    assert!((FULL..=FULL + OVER).contains(&there), "{there}");
+    speak(third, target, (2, 1));
+    speak(target, third, (1, 2));
 }
