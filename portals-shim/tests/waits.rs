@@ -1,62 +1,72 @@
-//! What a wait costs on fabrics whose ranks are threads of one process.
+//! What a rank does that waits, on fabrics whose ranks are threads of one process.
 
 use fabric_testing::{Rank, entry, joined, spec, to, two_ranks};
-use portals_shim::fabric;
+use portals_shim::fabric::{self, Opened};
 use portals_shim::nal::shm;
 use portals_shim::{AckRequest, EventKind, InsertPosition, MdMemory, Region, Unlink, Wait};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::thread::gettid;
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long nothing comes.
-const IDLE: Duration = Duration::from_millis(500);
+const LIMIT: Duration = Duration::from_secs(30);
 const BITS: u64 = 7;
 
-/// Processor time of this thread.
-fn used() -> Duration {
-    let t = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
-}
-
-/// What a call returns, after it has slept most of the time that it took.
-fn asleep<T>(call: impl FnOnce() -> T) -> T {
-    let (begun, before) = (Instant::now(), used());
-    let result = call();
-    let (took, used) = (begun.elapsed(), used() - before);
-    assert!(took >= IDLE / 2, "{took:?}");
-    assert!(used < took / 10, "{used:?} of {took:?}");
-    result
-}
-
-/// Of two ranks one waits with a limit and one for ever: both sleep, and a message ends the sleep of the other.
-fn both_sleep(r: &Rank<'_>) {
-    let region = Region::new(8).unwrap();
-    let me = r.ni.me_attach(4, entry(BITS), InsertPosition::After);
-    let memory = spec(MdMemory::whole(&region), Some(r.eq));
-    r.ni.md_attach(me.unwrap(), memory, Unlink::Retain).unwrap();
-    r.meet();
-    if r.number == 0 {
-        let nanos = IDLE.as_nanos() as u64;
-        let nothing = asleep(|| r.ni.eq_poll(&[r.eq], Wait::Nanos(nanos)).unwrap());
-        assert_eq!(nothing.map(|p| p.event.kind), None);
-        let md =
-            r.ni.md_bind(spec(MdMemory::whole(&region), None), Unlink::Retain);
-        r.ni.put(md.unwrap(), AckRequest::NoAck, to(r.peer, BITS, 0), 0)
-            .unwrap();
-    } else {
-        let start = asleep(|| r.ni.eq_wait(r.eq).unwrap());
-        assert_eq!(start.event.kind, EventKind::PutStart);
-        assert_eq!(r.ni.eq_wait(r.eq).unwrap().event.kind, EventKind::PutEnd);
+/// Returns when a thread of this process has been asleep at many looks in a row. One that polls is so at none, however little
+/// of a processor it gets.
+fn sleeps(tid: i32) {
+    let stat = format!("/proc/self/task/{tid}/stat");
+    let (begun, mut looks) = (Instant::now(), 0);
+    while looks < 1000 {
+        assert!(begun.elapsed() < LIMIT, "it does not sleep");
+        let stat = std::fs::read_to_string(&stat).unwrap();
+        let (_, state) = stat.rsplit_once(") ").unwrap();
+        looks = if state.starts_with('S') { looks + 1 } else { 0 };
     }
-    r.meet();
+}
+
+/// One rank waits, with a limit and for ever: it sleeps, and a message of the other ends its sleep.
+fn waits_sleep(opened: Vec<Opened>) {
+    let (say, hear) = channel();
+    let (say, hear) = (Mutex::new(say), Mutex::new(hear));
+    two_ranks(joined(opened), |r: &Rank<'_>| {
+        let region = Region::new(8).unwrap();
+        let memory = spec(MdMemory::whole(&region), Some(r.eq));
+        if r.number == 1 {
+            let me = r.ni.me_attach(4, entry(BITS), InsertPosition::After);
+            r.ni.md_attach(me.unwrap(), memory, Unlink::Retain).unwrap();
+            let say = say.lock().unwrap_or_else(PoisonError::into_inner);
+            say.send(gettid().as_raw_nonzero().get()).unwrap();
+            let nanos = u64::try_from(LIMIT.as_nanos()).unwrap();
+            for wait in [Wait::Nanos(nanos), Wait::Forever] {
+                let begun = Instant::now();
+                for kind in [EventKind::PutStart, EventKind::PutEnd] {
+                    let polled = r.ni.eq_poll(&[r.eq], wait).unwrap();
+                    assert_eq!(polled.map(|p| p.event.kind), Some(kind));
+                }
+                assert!(begun.elapsed() < LIMIT, "nothing has woken it");
+                r.meet();
+            }
+        } else {
+            let hear = hear.lock().unwrap_or_else(PoisonError::into_inner);
+            let tid = hear.recv().unwrap();
+            let md = r.ni.md_bind(memory, Unlink::Retain).unwrap();
+            for _ in 0..2 {
+                sleeps(tid);
+                r.ni.put(md, AckRequest::NoAck, to(r.peer, BITS, 0), 0)
+                    .unwrap();
+                r.meet();
+            }
+        }
+    });
 }
 
 #[test]
 fn a_wait_in_process_sleeps() {
-    two_ranks(joined(fabric::in_process(2)), both_sleep);
+    waits_sleep(fabric::in_process(2));
 }
 
 #[test]
 fn a_wait_over_shared_memory_sleeps() {
-    let opened = fabric::interfaces(shm::in_threads(2).unwrap());
-    two_ranks(joined(opened), both_sleep);
+    waits_sleep(fabric::interfaces(shm::in_threads(2).unwrap()));
 }
