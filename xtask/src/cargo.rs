@@ -6,6 +6,9 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Instant;
 
+/// Where cargo puts what it builds, if not in the workspace.
+const TARGET_DIR: &str = "CARGO_TARGET_DIR";
+
 /// When the first command was told of.
 static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -62,9 +65,21 @@ pub(crate) fn build(words: &[&str]) -> Result<()> {
 
 /// The folder of release executables.
 pub(crate) fn release_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
+    std::env::var_os(TARGET_DIR)
         .map_or_else(|| root().join("target"), PathBuf::from)
         .join("release")
+}
+
+/// The start of a guest's command line, for a command of this executable that finds there what was built here.
+pub(crate) fn guest(timeout: u32) -> Result<Command> {
+    let own = std::env::current_exe().context("where this executable is")?;
+    let mut guest = Command::new(release_dir().join("portolan"));
+    guest.args(["guest", "--timeout", &timeout.to_string()]);
+    if std::env::var_os(TARGET_DIR).is_some() {
+        guest.args(["--env", TARGET_DIR]);
+    }
+    guest.arg("--").arg(own);
+    Ok(guest)
 }
 
 /// The packages of a call that builds release tests. With which features a library is built depends on all packages of a call, so that

@@ -33,10 +33,7 @@ pub(crate) fn run() -> Result<()> {
     compile()?;
     // The model's hosts lock what they are told to; this machine's limit says nothing of them.
     on(&["--fabric", "seastar"], ("the SeaStar model", None))?;
-    let own = std::env::current_exe().context("where this executable is")?;
-    let mut guest = Command::new(release_dir().join("portolan"));
-    guest.args(["guest", "--"]).arg(own);
-    cargo::run(guest.args(["heap-in-guest", "--device", "rxe0"]))
+    cargo::run(cargo::guest(600)?.args(["heap-in-guest", "--device", "rxe0"]))
 }
 
 pub(crate) fn in_guest(options: &InGuest) -> Result<()> {

@@ -491,9 +491,7 @@ fn without_device(only: Option<&str>) -> Result<Vec<Row>> {
 
 /// Runs the table in a guest, and adds its cells to the rows.
 fn over_verbs(only: Option<&str>, rows: &mut [Row]) -> Result<()> {
-    let own = std::env::current_exe().context("where this executable is")?;
-    let mut guest = Command::new(release_dir().join("portolan"));
-    guest.args(["guest", "--timeout", "1200", "--"]).arg(own);
+    let mut guest = cargo::guest(1200)?;
     guest.args(["hostile-in-guest", "--device", "rxe0"]);
     if let Some(word) = only {
         guest.args(["--only", word]);
