@@ -11,6 +11,9 @@ use std::rc::Rc;
 const COUNT: u8 = 200;
 const ANSWER: u8 = 201;
 
+/// Of so many operations one message that only touches memory.
+const TOUCHES: u64 = 10;
+
 const LONG: usize = 4000;
 const SEGMENT: usize = 1 << 16;
 
@@ -57,6 +60,13 @@ fn messages(table: &Table, c: &Conduit, seen: &Cell<u64>) {
             c.block_until(|| seen.get() >= wanted.get());
         });
     };
+    // The buffers that messages land in are of a fixed size: long messages have touched all of it before memory is looked at. Short
+    // ones do that slowly.
+    for _ in 0..table.counts.exchanges / TOUCHES {
+        c.am_request_medium(peer, COUNT, &[4; 500], &[1]).unwrap();
+        wanted.set(wanted.get() + 1);
+        c.block_until(|| seen.get() >= wanted.get());
+    }
     row("conduit AM Short", 1, &|| {
         c.am_request_short(peer, COUNT, &[1]).unwrap();
     });
