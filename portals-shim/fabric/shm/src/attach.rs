@@ -65,6 +65,9 @@ pub(super) enum CopyError {
     /// One of them does not have the memory.
     #[error("the memory is not there: {0}")]
     Memory(#[source] io::Error),
+    /// The other one has closed, so that what it told of its memory may mean anything since.
+    #[error("the peer has closed its interface")]
+    Closed,
 }
 
 /// Why the kernel copies nothing for a rank.

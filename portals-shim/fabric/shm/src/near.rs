@@ -339,16 +339,7 @@ pub struct Link {
 /// A peer's memory could not be read; what of the destination has been written is not known.
 #[derive(Debug, thiserror::Error)]
 #[error("the memory of the peer cannot be read: {0}")]
-pub struct Unfetched(#[source] Unread);
-
-#[derive(Debug, thiserror::Error)]
-enum Unread {
-    #[error(transparent)]
-    Copy(#[from] CopyError),
-    /// What it told before that may mean anything since.
-    #[error("the peer has closed its interface")]
-    Closed,
-}
+pub struct Unfetched(#[source] CopyError);
 
 impl Link {
     /// Sends a frame: `head`, and `body` behind it. `false`, and nothing has happened: there is no room for it, or it
@@ -555,16 +546,13 @@ impl Link {
     /// memory.
     pub fn fetch(&self, addr: u64, into: RawMemory) -> Result<(), Unfetched> {
         let read = self.read_memory(addr, &into.into_memory());
-        if matches!(
-            &read,
-            Err(Unread::Copy(CopyError::Refused(_) | CopyError::Stranger(_)))
-        ) {
+        if matches!(&read, Err(CopyError::Refused(_) | CopyError::Stranger(_))) {
             self.refused.store(true, Ordering::Relaxed);
         }
         read.map_err(Unfetched)
     }
 
-    fn read_memory(&self, addr: u64, into: &Memory) -> Result<(), Unread> {
+    fn read_memory(&self, addr: u64, into: &Memory) -> Result<(), CopyError> {
         let there = self.there.as_ref().filter(|_| self.fetches());
         let unsupported = || CopyError::Refused(std::io::ErrorKind::Unsupported.into());
         let there = there.ok_or_else(unsupported)?;
@@ -575,7 +563,7 @@ impl Link {
         let len = local.iter().map(|piece| piece.len).sum();
         attach::copy(Way::Read, there, local, &[Segment { addr, len }], len)?;
         match self.block.state(&self.map) {
-            State::Closed => Err(Unread::Closed),
+            State::Closed => Err(CopyError::Closed),
             _ => Ok(()),
         }
     }

@@ -494,7 +494,7 @@ impl Core {
         self.peers[rank].believe(&copied);
         let fail = match copied {
             Ok(()) => NiFail::OK,
-            Err(CopyError::Memory(error)) => {
+            Err(error @ (CopyError::Memory(_) | CopyError::Closed)) => {
                 tracing::error!(%error, peer = rank, "the operation fails");
                 NiFail::FAIL
             }

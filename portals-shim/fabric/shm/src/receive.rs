@@ -6,7 +6,7 @@ use super::cell::{
     self, CellError, Ends, HEAD, INLINE, INLINE_AT, Kind, Prefix, SHORT, SHORT_AT, SHORT_HEAD,
 };
 use super::fault::OnFault;
-use super::layout::Ring;
+use super::layout::{Ring, State};
 use super::map::{Cursor, Map};
 use super::peer::{After, Awaited, Load, Outgoing, Stream};
 use crate::trusted::MEMORY;
@@ -311,9 +311,9 @@ impl Core {
         let places = cell::read_pieces(bytes);
         let mut refused = false;
         let (op, fail) = match ni.handle_header(header) {
-            Incoming::Deposit(d) => match self.fetch(rank, &d.segments, &places, d.length) {
+            Incoming::Deposit(d) => match self.fetch(map, rank, &d.segments, &places, d.length) {
                 Ok(()) => (Some(d.op), NiFail::OK),
-                Err(CopyError::Memory(error)) => {
+                Err(error @ (CopyError::Memory(_) | CopyError::Closed)) => {
                     tracing::error!(%error, peer = rank, "the operation fails");
                     (Some(d.op), NiFail::FAIL)
                 }
@@ -359,9 +359,10 @@ impl Core {
         self.end_deposit(map, ni, rank, op, fail);
     }
 
-    /// Has the kernel copy from a peer, as long as it does.
+    /// Has the kernel copy from a peer, as long as it does. Memory of a peer that has closed by then may have had another purpose.
     fn fetch(
         &mut self,
+        map: &Map,
         rank: usize,
         to: &[Segment],
         from: &[Segment],
@@ -373,7 +374,10 @@ impl Core {
         };
         let copied = attach::copy(Way::Read, &there, to, from, len);
         peer.believe(&copied);
-        copied
+        match self.layout.block(rank).state(map) {
+            State::Closed => copied.and(Err(CopyError::Closed)),
+            _ => copied,
+        }
     }
 
     /// The first part of what the kernel did not copy from the peer.

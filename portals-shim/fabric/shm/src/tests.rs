@@ -368,6 +368,33 @@ fn alone_with(pid: u32, options: Options) -> (Side, Map, Layout) {
     (side(opened, 1 << 16, true), map, layout)
 }
 
+/// A peer whose data is not taken in time closes all the same, and may then use its memory for something else.
+#[test]
+fn what_a_closed_peer_had_to_send_is_no_data() {
+    let (us, map, layout) = alone(std::process::id());
+    layout.block(0).contacts(&map, 0).store(2, Ordering::SeqCst);
+    let theirs = pattern(20_000, 1);
+    let place = portals_core::Segment {
+        addr: theirs.as_ptr().expose_provenance() as u64,
+        len: theirs.len() as u64,
+    };
+    let pieces = cell::write_pieces(&[place]);
+    let mut prefix = cell::Prefix::of(cell::Kind::ReadyToSend);
+    prefix.inline = pieces.len() as u16;
+    let head = cell::encode(&prefix, Some(&put_header(&us, place.len)));
+    let bytes = [&head[..], &pieces].concat();
+    for (position, fail) in [(0, NiFail::OK), (1, NiFail::FAIL)] {
+        send_cell(&map, layout.ring(1, 0), position, &bytes);
+        if fail == NiFail::FAIL {
+            layout.block(1).set_closed(&map);
+        }
+        assert_eq!(event(&[&us], EventKind::PutEnd).ni_fail, fail);
+    }
+    let mut seen = vec![0; theirs.len()];
+    us.loud.read(0, &mut seen).unwrap();
+    assert!(seen == theirs, "the first");
+}
+
 #[test]
 fn the_dead_are_not_waited_for() {
     let (us, map, layout) = alone(dead_process());
