@@ -113,8 +113,8 @@ impl Core {
         self.renew(key)
     }
 
-    /// Gives a descriptor what it needs for being counted.
-    fn renew(&mut self, key: u64) -> Result<(), Refused> {
+    /// Gives the descriptor of a key what its counts and rights are now.
+    pub(crate) fn renew(&mut self, key: u64) -> Result<(), Refused> {
         let registered = self.memory.get(&key).ok_or(Refused::Invalid)?;
         let Registered {
             md, buffer, access, ..

@@ -48,7 +48,7 @@ pub(crate) struct Frames {
     lucky: u32,
     /// Where a message is copied to until it is handled.
     room: Vec<u8>,
-    /// Long messages are read where they are, if the kernel lets this process.
+    /// Long messages are read where they are, if the kernel lets this process. Tests play a kernel that does not.
     pub(crate) reads: bool,
 }
 

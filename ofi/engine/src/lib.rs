@@ -30,7 +30,7 @@
 //! * **Nothing that arrives is dropped.** A peer sends no more messages than it was granted, and a grant is made after the room
 //!   for it. A grant is given back when a message has been handled, and not when somebody asks for it: so a program that
 //!   asks for the last of many messages first gets it. A note of a write is handled when its completion has room.
-//! * **What nobody asks for is bounded.** From 1 MiB of a peer on, its messages come as envelopes of 16 bytes, whose bytes stay
+//! * **What nobody asks for is bounded.** From 1 MiB of a peer on, its messages come as envelopes of 32 bytes, whose bytes stay
 //!   at the sender. A completion queue that is full holds peers up whose writes make completions in it. A peer that makes this
 //!   side keep more than an honest one can has left the protocol and is given up.
 //! * Messages of a pair are matched in the order in which they were sent, long ones among short ones.

@@ -4,12 +4,14 @@ use crate::core::MOST_PENDING;
 use crate::peers::Outgoing;
 use std::collections::VecDeque;
 
-/// What waits for one peer's credits: operations, in their order, and answers to the peer's atomic operations.
+/// What waits for one peer's credits: operations, in their order, and answers to the peer's atomic operations and long messages.
 ///
 /// **Answers are bounded by what a requester has under way.** The credit of a request is given back when the operation has been
 /// made, and not when its answer has left: two peers with atomics on each other would wait for each other. An honest
 /// requester has at most [`MOST_PENDING`] operations without an end. It forgets those of a target that it takes for lost, and may
-/// then ask for as many again: [`Queue::MOST_ANSWERS`] is twice that. A peer with more has left the protocol.
+/// then ask for as many again: [`Queue::MOST_ANSWERS`] is twice that. Peers that share memory lose no message of a connection, so they
+/// never ask again; they may ask to have this side's long messages exposed instead, of which there are as many at most. A peer with
+/// more has left the protocol.
 ///
 /// **Answers do not wait for operations.** Operations of both sides may wait for each other's answers. So the two leave in turn,
 /// and answers alone while operations are held back.

@@ -9,7 +9,7 @@ use crate::memory::Buffer;
 use crate::peers::{Load, Outgoing, Remote};
 use portals_shim::{
     AckRequest, Error, InsertPosition, MdMemory, MdOptions, MdSpec, MeSpec, NiFail, ProcessId,
-    Target, Unlink,
+    Target, Unlink, Wait,
 };
 use std::sync::PoisonError;
 
@@ -20,6 +20,14 @@ pub struct Access {
     pub read: bool,
     /// Write it (`FI_REMOTE_WRITE`).
     pub write: bool,
+}
+
+impl Access {
+    /// Nothing.
+    const NONE: Self = Self {
+        read: false,
+        write: false,
+    };
 }
 
 impl Core {
@@ -77,20 +85,17 @@ impl Core {
 
     /// Peers no longer reach the memory of a key when this succeeds. [`Refused::InUse`]: accesses are under way, and no other begins.
     pub(crate) fn deregister(&mut self, key: u64) -> Result<(), Refused> {
-        let Some(Registered { me, md, buffer, .. }) = self.memory.get(&key) else {
+        let Some(registered) = self.memory.get_mut(&key) else {
             return Ok(());
         };
-        let (me, md, buffer) = (*me, *md, buffer.clone());
-        let unlinked = self.ni.me_unlink(me);
-        if unlinked == Err(Error::MeInUse) {
-            let nothing = Access {
-                read: false,
-                write: false,
-            };
-            let spec = self.memory_spec(&buffer, nothing, &Counts::default())?;
-            self.ni.md_update(md, spec, None)?;
+        let unlinked = self.ni.me_unlink(registered.me);
+        if unlinked == Err(Error::MeInUse) && registered.access != Access::NONE {
+            registered.access = Access::NONE;
+            self.renew(key)?;
         }
         unlinked?;
+        // Accesses that have ended are counted by their key.
+        self.progress(Wait::No);
         self.memory.remove(&key);
         Ok(())
     }

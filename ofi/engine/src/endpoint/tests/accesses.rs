@@ -114,20 +114,21 @@ fn accesses_that_nobody_could_count_are_a_failure_of_the_counter() {
 const LONG: usize = 100_000;
 
 /// Two sides that share memory, and what the first is reading of the second, which has not heard of the end yet; where it comes from and
-/// goes to.
-fn being_read() -> Option<([Side; 2], [Region; 2])> {
+/// goes to, and who counts it.
+fn being_read() -> Option<([Side; 2], [Region; 2], Counts)> {
     let [a, b] = frames::linked()?;
     let (memory, to) = (filled(LONG, 3), Region::new(LONG).unwrap());
     let lent = buffer(&memory, 0, LONG);
     b.endpoint.register(1, &lent, BOTH).unwrap();
     // Memory whose accesses are counted is read by messages, which its owner handles.
-    b.endpoint.count(Some(1), counts()).unwrap();
+    let counted = counts();
+    b.endpoint.count(Some(1), counted.clone()).unwrap();
     read(&a, &to, LONG, 5);
     // The request is there already.
     for _ in 0..100 {
         b.endpoint.progress(Duration::ZERO);
     }
-    Some(([a, b], [memory, to]))
+    Some(([a, b], [memory, to], counted))
 }
 
 fn read(from: &Side, to: &Region, len: usize, context: usize) {
@@ -138,7 +139,7 @@ fn read(from: &Side, to: &Region, len: usize, context: usize) {
 
 #[test]
 fn memory_is_taken_back_when_its_readers_have_what_they_read() {
-    let Some(([a, b], [memory, to])) = being_read() else {
+    let Some(([a, b], [memory, to], counted)) = being_read() else {
         return;
     };
     assert_eq!(next(&[&a]).unwrap().0.context, 5);
@@ -146,6 +147,7 @@ fn memory_is_taken_back_when_its_readers_have_what_they_read() {
     let now = b.endpoint.core().deregister(1);
     assert_eq!(now, Err(Refused::InUse), "its owner has not looked yet");
     b.endpoint.deregister(1).unwrap();
+    assert_eq!(told(&counted), [1, 0], "it was counted all the same");
     read(&a, &to, LONG, 6);
     assert_eq!(next(&[&a, &b]).unwrap_err().why, Failure::Key);
     // The key is free for another purpose.
@@ -155,7 +157,7 @@ fn memory_is_taken_back_when_its_readers_have_what_they_read() {
 
 #[test]
 fn memory_that_is_being_read_is_counted_from_now_on() {
-    let Some(([a, b], [_memory, to])) = being_read() else {
+    let Some(([a, b], [_memory, to], _)) = being_read() else {
         return;
     };
     next(&[&a]).unwrap();
@@ -172,7 +174,7 @@ fn memory_that_is_being_read_is_counted_from_now_on() {
 
 #[test]
 fn a_reader_that_does_not_end_keeps_nobody_for_ever_and_no_other_begins() {
-    let Some(([a, b], [memory, to])) = being_read() else {
+    let Some(([a, b], [memory, to], _)) = being_read() else {
         return;
     };
     let kept = b.endpoint.deregister_within(1, Duration::from_millis(300));
@@ -184,6 +186,9 @@ fn a_reader_that_does_not_end_keeps_nobody_for_ever_and_no_other_begins() {
     assert_eq!(next(&[&a]).unwrap().0.context, 5);
     has(&to, LONG, 3);
     read(&a, &to, LONG, 6);
+    assert_eq!(next(&[&a, &b]).unwrap_err().why, Failure::Key);
+    let (one, was) = (filled(8, 1), Region::new(8).unwrap());
+    bounds::add(&a, 1, (&one, &was)).unwrap();
     assert_eq!(next(&[&a, &b]).unwrap_err().why, Failure::Key);
     b.endpoint.deregister(1).unwrap();
     b.endpoint.register(1, &lent, BOTH).unwrap();

@@ -11,7 +11,7 @@ const BOTH: Access = Access {
 };
 
 /// Starts a fetching atomic addition of one.
-fn add(from: &Side, to: usize, (one, was): (&Region, &Region)) -> Result<(), Refused> {
+pub(super) fn add(from: &Side, to: usize, (one, was): (&Region, &Region)) -> Result<(), Refused> {
     let call = AtomicCall {
         datatype: Datatype::U64,
         operation: Operation::Sum,
