@@ -20,7 +20,7 @@ use tagged::TagMode;
 pub const DELIVERIES: u64 = 10_000;
 
 /// What is counted, by the names of `instructions.toml`.
-pub const WORKLOADS: [&str; 29] = [
+pub const WORKLOADS: [&str; 31] = [
     "deliver-1",
     "deliver-10",
     "deliver-1000",
@@ -41,6 +41,8 @@ pub const WORKLOADS: [&str; 29] = [
     HELD,
     "conduit-get",
     GET_HELD,
+    "segment-put-shm",
+    "segment-get-shm",
     "tag-round-trip",
     "tag-round-trip-source",
     "tag-round-trip-behind-10",
@@ -195,6 +197,8 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
         HELD => replies(workload, times, Over::Process, Doing::PutHeld),
         "conduit-get" => replies(workload, times, Over::Process, Doing::GetInSegment),
         GET_HELD => replies(workload, times, Over::Process, Doing::GetHeld),
+        "segment-put-shm" => replies(workload, times, Over::Memory, Doing::PutAlone),
+        "segment-get-shm" => replies(workload, times, Over::Memory, Doing::GetAlone),
         "tag-round-trip" | "tag-round-trip-source" => {
             let mode = match workload {
                 "tag-round-trip" => TagMode::Full,

@@ -94,11 +94,20 @@ pub enum Doing {
     GetInSegment,
     /// A get from a segment of which units are pinned, all that is got.
     GetHeld,
+    /// A blocking put of the one rank, whose partner has no turn: over shared memory.
+    PutAlone,
+    /// A blocking get of 8 bytes, likewise.
+    GetAlone,
 }
 
 impl Doing {
     fn is_held(self) -> bool {
         matches!(self, Self::PutHeld | Self::GetHeld)
+    }
+
+    /// Whether the partner has nothing to do.
+    fn is_alone(self) -> bool {
+        matches!(self, Self::PutAlone | Self::GetAlone)
     }
 }
 
@@ -135,7 +144,9 @@ fn attached(
     let bytes = (PAGES * PAGE + 2 * MARGIN) as usize;
     match doing {
         Doing::Nothing | Doing::Request => conduit.attach(handlers, 4096).ok()?,
-        Doing::PutInSegment | Doing::GetInSegment => conduit.attach(handlers, bytes).ok()?,
+        Doing::PutInSegment | Doing::GetInSegment | Doing::PutAlone | Doing::GetAlone => {
+            conduit.attach(handlers, bytes).ok()?
+        }
         Doing::PutHeld | Doing::GetHeld => conduit.attach_large(handlers, bytes).ok()?,
     };
     if doing.is_held() {
@@ -191,6 +202,7 @@ pub fn round_trips(over: Over, doing: Doing, times: u64) -> Option<u64> {
         let (conduit, seen) = attached(0, all, first, doing)?;
         let base = conduit.segment(1).addr + MARGIN;
         let own = usize::try_from(MARGIN).ok()?;
+        let mut got = [0; 8];
         for i in 0..times {
             let mut started = Handle::DONE;
             match doing {
@@ -204,6 +216,17 @@ pub fn round_trips(over: Over, doing: Doing, times: u64) -> Option<u64> {
                     let there = base + page(i) * PAGE;
                     started = conduit.get_to_segment_nb(own, 1, there, GOT).ok()?;
                 }
+                Doing::PutAlone => {
+                    conduit
+                        .put(1, base + page(i) * PAGE, &i.to_ne_bytes())
+                        .ok()?;
+                }
+                Doing::GetAlone => {
+                    conduit.get(&mut got, 1, base + page(i) * PAGE).ok()?;
+                }
+            }
+            if doing.is_alone() {
+                continue;
             }
             turn.pass(1, partner.thread());
             turn.wait(0);
@@ -242,6 +265,10 @@ mod tests {
             Doing::GetHeld,
         ] {
             assert_eq!(round_trips(Over::Process, doing, 500), Some(500));
+        }
+        // Elsewhere a partner without a turn would take nothing.
+        for doing in [Doing::PutAlone, Doing::GetAlone] {
+            assert_eq!(round_trips(Over::Memory, doing, 500), Some(500));
         }
     }
 }

@@ -55,6 +55,7 @@ impl UserMem {
     }
 
     /// Copies the memory to `to`, which it may be part of: programs name memory of their own segment.
+    #[inline]
     pub(crate) fn copy_to(&self, to: &Region, offset: usize) -> Result<(), RegionError> {
         if self.len == 0 {
             return Ok(());

@@ -32,6 +32,7 @@ impl Core {
     }
 
     /// Copies a payload to `to`.
+    #[inline]
     pub(crate) fn copy_source(&self, source: &Source, to: &Region, at: usize) -> Result<(), Fault> {
         match source {
             Source::Empty | Source::Placed { .. } => {}

@@ -2,7 +2,7 @@
 
 use crate::conduit::{Conduit, Scope};
 use crate::error::RmaError;
-use crate::ops::{Handle, Implicit};
+use crate::ops::{Handle, Implicit, Key};
 
 impl Conduit {
     /// Waits until an operation is complete.
@@ -13,12 +13,18 @@ impl Conduit {
         self.trace_wait("WAIT_SYNCNB", since);
     }
 
+    #[inline]
     pub(crate) fn wait_done(&self, handle: Handle) {
         if let Handle(Some(key)) = handle {
-            self.wait_in("waiting for puts and gets", Scope::Full, |c| {
-                c.ops.finish(key).then_some(())
-            });
+            self.wait_until_done(key);
         }
+    }
+
+    #[inline(never)]
+    fn wait_until_done(&self, key: Key) {
+        self.wait_in("waiting for puts and gets", Scope::Full, |c| {
+            c.ops.finish(key).then_some(())
+        });
     }
 
     #[track_caller]

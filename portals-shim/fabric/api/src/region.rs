@@ -282,6 +282,7 @@ impl Region {
         self.mapping.len == 0
     }
 
+    #[inline]
     fn at(&self, offset: usize, len: usize) -> Result<*mut u8, RegionError> {
         match offset.checked_add(len) {
             // `wrapping_add` keeps the mapping's provenance and needs no promise; the range check
@@ -319,6 +320,7 @@ impl Region {
     /// # Safety
     ///
     /// `len` bytes at `to` are writable and not borrowed, and nobody else uses them meanwhile.
+    #[inline]
     pub unsafe fn read_raw(
         &self,
         offset: usize,
@@ -336,6 +338,7 @@ impl Region {
     /// # Safety
     ///
     /// `len` bytes at `from` are readable, and nobody changes them meanwhile.
+    #[inline]
     pub unsafe fn write_raw(
         &self,
         offset: usize,
