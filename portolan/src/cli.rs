@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use crate::calibration;
 pub(crate) use crate::choice::{FabricArgs, FaultArgs, ModelArgs};
 use crate::cmd::{
-    bench, credits, demo, exits, firehose, info, messages, probe, run, seastar_device, seastar_sim,
-    simulate, summary, trace,
+    bench, credits, demo, doctor, exits, firehose, info, messages, probe, run, seastar_device,
+    seastar_sim, simulate, summary, trace,
 };
 use crate::guest::GuestOptions;
 
@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Firehose(firehose::Options),
     /// What can be used on this machine, and why the rest cannot
     Info(info::Options),
+    /// Try what a job needs on this machine, and say how to mend what does not work
+    Doctor(doctor::Options),
     /// Boot a small QEMU machine with SoftRoCE and run a command in it, on this machine's files
     Guest(GuestOptions),
     /// Run a program on the SeaStar model and write what the machine did: a timeline, a capture, tables

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
             Command::Firehose(options) => cmd::firehose::run(&options),
             Command::FirehoseRank(options) => cmd::firehose::rank(&options),
             Command::Info(options) => cmd::info::run(&options),
+            Command::Doctor(options) => cmd::doctor::run(&options),
             Command::Guest(options) => Ok(guest::run(&options)?),
             Command::Agent => run::hosts::agent::run(),
             Command::Probe(options) => cmd::probe::run(&options),

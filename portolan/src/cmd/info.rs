@@ -2,6 +2,8 @@
 
 mod host;
 
+pub(crate) use host::program;
+
 use clap::Args;
 use host::HostInfo;
 use portals_shim::fabric::{self, FabricConfig, FabricError, FabricKind};
@@ -178,17 +180,22 @@ fn print(lines: &[Line], json: bool) -> Result<u8, CmdError> {
     Ok(0)
 }
 
-fn fabric_line(kind: FabricKind) -> Line {
+/// Why a fabric cannot be used here, if it cannot.
+pub(crate) fn why_not(kind: FabricKind) -> Option<String> {
     let config = FabricConfig {
         kind,
         device: named_device(),
         ..FabricConfig::default()
     };
-    let reason = match fabric::check(&config) {
+    match fabric::check(&config) {
         Ok(()) => None,
         Err(FabricError::Unusable { reason, .. }) => Some(reason),
         Err(error) => Some(error.to_string()),
-    };
+    }
+}
+
+fn fabric_line(kind: FabricKind) -> Line {
+    let reason = why_not(kind);
     Line::Fabric(FabricInfo {
         fabric: kind.name(),
         usable: reason.is_none(),

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod credits;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod exits;
 pub(crate) mod firehose;
 pub(crate) mod info;

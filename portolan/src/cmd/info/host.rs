@@ -308,7 +308,8 @@ fn launchers() -> Vec<Launcher> {
     said.chain(present).collect()
 }
 
-fn program(name: &str, path: &OsStr) -> Option<PathBuf> {
+/// The executable of this name in a list of folders.
+pub(crate) fn program(name: &str, path: &OsStr) -> Option<PathBuf> {
     let mut places = std::env::split_paths(path).map(|folder| folder.join(name));
     places.find(|file| {
         file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
