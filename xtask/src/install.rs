@@ -1,9 +1,18 @@
-//! `cargo xtask install --prefix P`: headers, libraries and a pkg-config file for C programs, the libfabric provider, and the
-//! commands that start them.
+//! `cargo xtask install --prefix P`: headers, libraries, files for pkg-config and CMake, the libfabric provider, and the commands.
+//!
+//! ```text
+//!  <prefix>/bin/portolan, heat3d, …         the command, and programs to try
+//!  <prefix>/include, <prefix>/<libdir>      for C programs: `portals-shim/capi/src/install.rs`, `conduit/capi/src/install.rs`
+//!  <prefix>/<libdir>/cmake/portolan         the same for `find_package(portolan)`
+//!  <prefix>/<libdir>/libfabric              the provider, in the folder of that name where libfabric looks
+//!  <prefix>/share/doc/portolan              licences
+//! ```
+//!
+//! No file has the prefix in it: an installation may be moved as a whole.
 
 use crate::cargo::{self, release_dir, root};
-use anyhow::{Context, Result};
-use std::path::PathBuf;
+use anyhow::{Context, Result, bail};
+use std::path::{Component, Path, PathBuf};
 
 #[path = "../../portals-shim/capi/src/install.rs"]
 #[expect(
@@ -21,70 +30,163 @@ mod gasnet_c;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Where to install: bin, include and lib are made below it
+    /// Where the installation is: bin, include, share and the folder of libraries are made below it
     #[arg(long)]
     prefix: PathBuf,
+    /// The folder of libraries below the prefix, such as lib64 or lib/x86_64-linux-gnu
+    #[arg(long, default_value = "lib", value_parser = below)]
+    libdir: String,
+    /// A folder that stands for / until the installation is packed
+    #[arg(long, env = "DESTDIR")]
+    destdir: Option<PathBuf>,
 }
 
+/// The crates whose products are installed.
+pub(crate) const CRATES: [&str; 7] = [
+    "portals-c",
+    "gasnet-c-seq",
+    "gasnet-c-parsync",
+    "gasnet-c-par",
+    "portolan",
+    "programs",
+    "portolan-ofi",
+];
+
 /// Executables that are installed.
-const PROGRAMS: [&str; 3] = ["portolan", "heat3d", "gups"];
+const PROGRAMS: [&str; 4] = ["portolan", "heat3d", "gups", "life"];
 
 /// The libfabric provider; libfabric loads files whose names end so.
 const PROVIDER: &str = "libportolan-fi.so";
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    cargo::build(&[
-        "--package",
-        "portals-c",
-        "--package",
-        "gasnet-c-seq",
-        "--package",
-        "gasnet-c-parsync",
-        "--package",
-        "gasnet-c-par",
-        "--package",
-        "portolan",
-        "--package",
-        "programs",
-        "--package",
-        "portolan-ofi",
-    ])?;
-    let (prefix, built) = (&options.prefix, release_dir());
-    let include = root().join("portals-shim/include");
+const CMAKE: &str = include_str!("../../packaging/portolanConfig.cmake");
+const CMAKE_VERSION: &str = include_str!("../../packaging/portolanConfigVersion.cmake.in");
+
+/// A folder below another one.
+fn below(text: &str) -> Result<String, String> {
+    let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    if text.is_empty() || !Path::new(text).components().all(plain) {
+        return Err("it is to be a folder below the prefix, such as lib".to_owned());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+/// Builds what is installed.
+pub(crate) fn build() -> Result<()> {
+    let packages: Vec<_> = CRATES.iter().flat_map(|c| ["--package", *c]).collect();
+    cargo::build(&packages)
+}
+
+/// Installs what was built, with libraries in `libdir` of `prefix`; the paths that were written.
+pub(crate) fn into(prefix: &Path, libdir: &str) -> Result<Vec<PathBuf>> {
+    let built = release_dir();
     let what = || format!("cannot install under {}", prefix.display());
-    let mut written = portals_c::install(&include, &built, prefix, env!("CARGO_PKG_VERSION"))
-        .with_context(what)?;
+    let version = env!("CARGO_PKG_VERSION");
+    let place = (prefix, libdir);
+    let include = root().join("portals-shim/include");
+    let mut written = portals_c::install(&include, &built, place, version).with_context(what)?;
     let include = root().join("conduit/capi/include");
-    written.extend(
-        gasnet_c::install(&include, &built, prefix, env!("CARGO_PKG_VERSION"))
-            .with_context(what)?,
-    );
-    let bin = prefix.join("bin");
-    std::fs::create_dir_all(&bin).with_context(what)?;
-    for program in PROGRAMS {
-        let (new, to) = (bin.join(format!(".{program}.new")), bin.join(program));
-        std::fs::copy(built.join(program), &new).with_context(what)?;
+    written.extend(gasnet_c::install(&include, &built, place, version).with_context(what)?);
+    // Not overwritten in place: a program that runs may have the old one mapped.
+    let mut copy = |from: PathBuf, folder: &Path, name: &str| -> Result<()> {
+        std::fs::create_dir_all(folder).with_context(what)?;
+        let (new, to) = (folder.join(format!(".{name}.new")), folder.join(name));
+        std::fs::copy(from, &new).with_context(what)?;
         std::fs::rename(&new, &to).with_context(what)?;
         written.push(to);
+        Ok(())
+    };
+    for program in PROGRAMS {
+        copy(built.join(program), &prefix.join("bin"), program)?;
     }
-    let providers = prefix.join("lib/libfabric");
-    std::fs::create_dir_all(&providers).with_context(what)?;
-    let (new, to) = (providers.join(".provider.new"), providers.join(PROVIDER));
-    std::fs::copy(built.join("libportolan_fi.so"), &new).with_context(what)?;
-    std::fs::rename(&new, &to).with_context(what)?;
-    written.push(to);
-    println!("{} files are below {}", written.len(), prefix.display());
+    let lib = prefix.join(libdir);
+    copy(
+        built.join("libportolan_fi.so"),
+        &lib.join("libfabric"),
+        PROVIDER,
+    )?;
+    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        copy(
+            root().join(licence),
+            &prefix.join("share/doc/portolan"),
+            licence,
+        )?;
+    }
+    let cmake = lib.join("cmake/portolan");
+    std::fs::create_dir_all(&cmake).with_context(what)?;
+    let up = Path::new(libdir).components().map(|_| "../");
+    let up = format!("{}../..", up.collect::<String>());
+    for (name, text) in [
+        ("portolanConfig.cmake", CMAKE.replace("@UP@", &up)),
+        (
+            "portolanConfigVersion.cmake",
+            CMAKE_VERSION.replace("@VERSION@", version),
+        ),
+    ] {
+        let to = cmake.join(name);
+        std::fs::write(&to, text).with_context(what)?;
+        written.push(to);
+    }
+    Ok(written)
+}
+
+/// Where files go whose installation will be at `prefix`.
+fn destination(options: &Options) -> Result<PathBuf> {
+    let Some(destdir) = &options.destdir else {
+        return Ok(options.prefix.clone());
+    };
+    match options.prefix.strip_prefix("/") {
+        Ok(below) => Ok(destdir.join(below)),
+        Err(_) => bail!(
+            "--prefix {} is to begin with / where there is a --destdir",
+            options.prefix.display()
+        ),
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let to = destination(options)?;
+    build()?;
+    let written = into(&to, &options.libdir)?;
+    println!("{} files are below {}", written.len(), to.display());
+    let (prefix, libdir) = (options.prefix.display(), &options.libdir);
+    println!("  FI_PROVIDER_PATH={prefix}/{libdir}/libfabric fi_info -p portolan");
     println!(
-        "  FI_PROVIDER_PATH={0}/lib/libfabric fi_info -p portolan",
-        prefix.display()
+        "  cc gasnet-prog.c $(PKG_CONFIG_PATH={prefix}/{libdir}/pkgconfig pkg-config --cflags --libs gasnet-portals-seq)"
     );
     println!(
-        "  cc gasnet-prog.c $(PKG_CONFIG_PATH={0}/lib/pkgconfig pkg-config --cflags --libs gasnet-portals-seq)",
-        prefix.display()
-    );
-    println!(
-        "  cc prog.c $(PKG_CONFIG_PATH={0}/lib/pkgconfig pkg-config --cflags --libs portals3) && {0}/bin/portolan run -n 2 -- ./a.out",
-        prefix.display()
+        "  cc prog.c $(PKG_CONFIG_PATH={prefix}/{libdir}/pkgconfig pkg-config --cflags --libs portals3) && {prefix}/bin/portolan run -n 2 -- ./a.out"
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_below_the_prefix() {
+        for good in ["lib", "lib64", "lib/x86_64-linux-gnu"] {
+            assert_eq!(below(good).as_deref(), Ok(good));
+        }
+        assert_eq!(below("lib/").as_deref(), Ok("lib"));
+        for bad in ["", "/lib", "../lib", "lib/../..", "."] {
+            assert!(below(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_destination_stands_for_the_root() {
+        let options = |prefix: &str, destdir: Option<&str>| Options {
+            prefix: prefix.into(),
+            libdir: "lib".to_owned(),
+            destdir: destdir.map(PathBuf::from),
+        };
+        let to = |prefix, destdir| destination(&options(prefix, destdir)).ok();
+        assert_eq!(to("here", None), Some(PathBuf::from("here")));
+        assert_eq!(
+            to("/usr", Some("/tmp/d")),
+            Some(PathBuf::from("/tmp/d/usr"))
+        );
+        assert_eq!(to("usr", Some("/tmp/d")), None);
+    }
 }

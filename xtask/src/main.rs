@@ -18,6 +18,7 @@ mod install;
 mod kills;
 mod launchers;
 mod mpi;
+mod package;
 mod packages;
 mod perf;
 mod perf_shm;
@@ -82,6 +83,8 @@ enum Task {
     AmTrip,
     /// Headers and libraries for C programs, and the commands, under a prefix
     Install(install::Options),
+    /// An installation as a tarball, a Debian package, an RPM and a Python wheel
+    Package(package::Options),
     /// Runs inside the guest: the device tests
     #[command(hide = true)]
     InGuest(device::InGuest),
@@ -136,6 +139,7 @@ fn run() -> Result<()> {
         Task::Growth(options) => growth::run(&options),
         Task::AmTrip => am_trip::run(),
         Task::Install(options) => install::run(&options),
+        Task::Package(options) => package::run(&options),
         Task::InGuest(options) => device::in_guest(&options),
         Task::ConformanceInGuest(options) => conformance::in_guest(&options),
         Task::HeapInGuest(options) => heap::in_guest(&options),

@@ -9,6 +9,8 @@
 //!  <prefix>/lib/pkgconfig/gasnet-portals-{seq,parsync,par}.pc
 //! ```
 //!
+//! No file has the prefix in it: an installation may be moved as a whole.
+//!
 //! This file depends on the standard library alone, so that a build tool can include it as a
 //! module instead of linking the crate.
 
@@ -39,32 +41,34 @@ fn release(headers: &str, part: &str) -> io::Result<String> {
         .ok_or_else(|| io::Error::other(format!("no {name} in gasnet_basic.h")))
 }
 
-fn filled(template: &str, model: &str, prefix: &Path, version: &str) -> String {
+fn filled(template: &str, model: &str, libdir: &str, version: &str) -> String {
+    // From the folder of a file of pkg-config to the prefix.
+    let up = Path::new(libdir).components().map(|_| "../");
     template
-        .replace("@PREFIX@", &prefix.display().to_string())
+        .replace("@UP@", &format!("{}..", up.collect::<String>()))
+        .replace("@LIB@", libdir)
         .replace("@VERSION@", version)
         .replace("@MODEL@", model)
         .replace("@MODEL_UPPER@", &model.to_ascii_uppercase())
         .replace("@LIBS_PRIVATE@", LIBS_PRIVATE)
 }
 
-/// Installs the headers of `include` and the libraries that cargo left in `built` under `prefix`.
-/// Returns the paths written.
+/// Installs the headers of `include` and the libraries that cargo left in `built` under `prefix`, where libraries are in `libdir`,
+/// such as `lib`. Returns the paths written.
 ///
 /// # Errors
 /// A file cannot be read or written.
 pub fn install(
     include: &Path,
     built: &Path,
-    prefix: &Path,
+    (prefix, libdir): (&Path, &str),
     version: &str,
 ) -> io::Result<Vec<PathBuf>> {
     let mut written = Vec::new();
     let headers = prefix.join("include/portals-conduit");
-    let lib = prefix.join("lib");
+    let lib = prefix.join(libdir);
     fs::create_dir_all(&headers)?;
     fs::create_dir_all(lib.join("pkgconfig"))?;
-    let prefix = fs::canonicalize(prefix)?;
     for entry in fs::read_dir(include)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -86,7 +90,7 @@ pub fn install(
     let bin = prefix.join("bin");
     fs::create_dir_all(&bin)?;
     let to = bin.join("gasnetrun_portals");
-    fs::write(&to, filled(RUN, "", &prefix, version))?;
+    fs::write(&to, filled(RUN, "", libdir, version))?;
     fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
     written.push(to);
     for model in MODELS {
@@ -99,10 +103,10 @@ pub fn install(
             written.push(to);
         }
         let to = lib.join(format!("pkgconfig/gasnet-portals-{model}.pc"));
-        fs::write(&to, filled(PKG_CONFIG, model, &prefix, version))?;
+        fs::write(&to, filled(PKG_CONFIG, model, libdir, version))?;
         written.push(to);
         let to = headers.join(format!("portals-{model}.mak"));
-        fs::write(&to, filled(MAKEFILE, model, &prefix, version))?;
+        fs::write(&to, filled(MAKEFILE, model, libdir, version))?;
         written.push(to);
     }
     Ok(written)

@@ -8,13 +8,15 @@
 //!  <prefix>/lib/pkgconfig/portals3.pc
 //! ```
 //!
+//! No file has the prefix in it: an installation may be moved as a whole.
+//!
 //! This file depends on the standard library alone, so that a build tool can include it as a
 //! module instead of linking the crate.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The template of `portals3.pc`; `@PREFIX@`, `@VERSION@` and `@LIBS_PRIVATE@` are filled in.
+/// The template of `portals3.pc`; `@UP@`, `@VERSION@` and `@LIBS_PRIVATE@` are filled in.
 pub const PKG_CONFIG: &str = include_str!("../portals3.pc.in");
 
 /// The libraries as cargo names them.
@@ -60,15 +62,15 @@ fn link(target: &str, link: &Path) -> io::Result<()> {
     }
 }
 
-/// Installs the headers of `include` and the libraries that cargo left in `built` under `prefix`.
-/// Returns the paths written.
+/// Installs the headers of `include` and the libraries that cargo left in `built` under `prefix`, where libraries are in `libdir`,
+/// such as `lib`. Returns the paths written.
 ///
 /// # Errors
 /// A file cannot be read or written.
 pub fn install(
     include: &Path,
     built: &Path,
-    prefix: &Path,
+    (prefix, libdir): (&Path, &str),
     version: &str,
 ) -> io::Result<Vec<PathBuf>> {
     let mut written = Vec::new();
@@ -78,7 +80,7 @@ pub fn install(
         fs::copy(include.join(&header), &to)?;
         written.push(to);
     }
-    let lib = prefix.join("lib");
+    let lib = prefix.join(libdir);
     fs::create_dir_all(lib.join("pkgconfig"))?;
     for library in LIBRARIES {
         let to = lib.join(library);
@@ -95,9 +97,11 @@ pub fn install(
         }
     }
     let to = lib.join("pkgconfig").join("portals3.pc");
-    let prefix = fs::canonicalize(prefix)?;
+    // From the folder of the file to the prefix.
+    let up = Path::new(libdir).components().map(|_| "../");
+    let up = format!("{}..", up.collect::<String>());
     let text = PKG_CONFIG
-        .replace("@PREFIX@", &prefix.display().to_string())
+        .replace("@UP@", &up)
         .replace("@VERSION@", version)
         .replace("@LIBS_PRIVATE@", LIBS_PRIVATE);
     fs::write(&to, text)?;

@@ -486,32 +486,41 @@ fn an_installation_needs_no_flags_but_those_of_its_pkg_config_file() {
         return;
     }
     let p = places();
-    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
-    let include = p.root.join("portals-shim/include");
-    let written = install::install(&include, &p.built, &prefix, "1.2.3").unwrap();
-    assert!(written.contains(&prefix.join("include/portals/portals3.h")));
-    for old_name in install::ALIASES {
-        let link = prefix.join(format!("lib/{old_name}.so"));
-        let library = std::fs::canonicalize(link).unwrap();
-        assert!(library.ends_with("lib/libportals3.so"));
+    for libdir in ["lib", "lib/x86_64-linux-gnu"] {
+        let at = |name: &str| Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let (made, prefix) = (at("installed-first"), at("installed"));
+        for old in [&made, &prefix] {
+            let _ = std::fs::remove_dir_all(old);
+        }
+        let include = p.root.join("portals-shim/include");
+        let written = install::install(&include, &p.built, (&made, libdir), "1.2.3").unwrap();
+        assert!(written.contains(&made.join("include/portals/portals3.h")));
+        // An installation may be moved.
+        std::fs::rename(&made, &prefix).unwrap();
+        let lib = prefix.join(libdir);
+        for old_name in install::ALIASES {
+            let link = lib.join(format!("{old_name}.so"));
+            let library = std::fs::canonicalize(link).unwrap();
+            assert!(library.ends_with(format!("{libdir}/libportals3.so")));
+        }
+        let flags = Command::new("pkg-config")
+            .env("PKG_CONFIG_PATH", lib.join("pkgconfig"))
+            .args(["--cflags", "--libs", "portals3"])
+            .output();
+        let Ok(flags) = flags else {
+            eprintln!("skipped: no pkg-config");
+            return;
+        };
+        let flags = String::from_utf8(flags.stdout).unwrap();
+        let program = at("smoke-installed");
+        let output = Command::new("cc")
+            .arg(p.root.join("tests/c/smoke.c"))
+            .arg("-o")
+            .arg(&program)
+            .args(flags.split_whitespace())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        passes(2, &program, &[]);
     }
-    let flags = Command::new("pkg-config")
-        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
-        .args(["--cflags", "--libs", "portals3"])
-        .output();
-    let Ok(flags) = flags else {
-        eprintln!("skipped: no pkg-config");
-        return;
-    };
-    let flags = String::from_utf8(flags.stdout).unwrap();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("smoke-installed");
-    let output = Command::new("cc")
-        .arg(p.root.join("tests/c/smoke.c"))
-        .arg("-o")
-        .arg(&program)
-        .args(flags.split_whitespace())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output));
-    passes(2, &program, &[]);
 }

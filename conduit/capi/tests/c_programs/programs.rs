@@ -60,10 +60,15 @@ pub(crate) fn places() -> &'static Places {
         let mut what = vec!["-p", "portolan"];
         what.extend(models.iter().flat_map(|library| ["-p", library]));
         let built = build(&what);
-        let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gasnet-installed");
-        std::fs::create_dir_all(&prefix).unwrap();
+        let at = |name: &str| Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let (made, prefix) = (at("gasnet-installed-first"), at("gasnet-installed"));
+        for old in [&made, &prefix] {
+            let _ = std::fs::remove_dir_all(old);
+        }
         let include = root.join("conduit/capi/include");
-        install::install(&include, &built, &prefix, "1.2.3").unwrap();
+        install::install(&include, &built, (&made, "lib"), "1.2.3").unwrap();
+        // An installation may be moved: no file of it has its place.
+        std::fs::rename(&made, &prefix).unwrap();
         Places {
             launcher: built.join("portolan"),
             root,

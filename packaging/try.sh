@@ -1,0 +1,74 @@
+#!/bin/sh
+# try.sh FORM PACKAGE: installs a package, uses what it brought, and takes it away again. It runs as root in a root of its own.
+set -eu
+form=$1 package=$2
+case $form in
+tar)
+	mkdir -p "/opt/some where"
+	tar -xzf "$package" -C "/opt/some where"
+	cd "/opt/some where"/portolan-*
+	prefix=$PWD lib=$PWD/lib
+	;;
+deb)
+	dpkg -i "$package"
+	prefix=/usr lib=$(dirname "$(dpkg -L portolan | grep '/libportals3.so$')")
+	;;
+rpm)
+	rpm --nodeps -i "$package"
+	prefix=/usr lib=/usr/lib64
+	;;
+wheel)
+	python3 -m venv /opt/venv
+	/opt/venv/bin/pip install --quiet --no-index "$package"
+	prefix=/opt/venv lib=/opt/venv/lib
+	;;
+esac
+PATH=$prefix/bin:$PATH
+export PATH
+say() { echo "try: $form: $*"; }
+say "$(portolan --version)"
+portolan info >/dev/null
+test -e "$lib/libfabric/libportolan-fi.so"
+test -s "$prefix/share/doc/portolan/THIRD-PARTY"
+portolan run -n 2 --fabric shm -- gups
+portolan run -n 2 --fabric seastar -- gups
+if command -v cc >/dev/null && command -v pkg-config >/dev/null; then
+	cat >/tmp/first.c <<'C'
+#include <portals3.h>
+#include <stdio.h>
+int main(void) {
+  int most = -1;
+  int status = PtlInit(&most);
+  printf("PtlInit %d\n", status);
+  return status != PTL_OK;
+}
+C
+	PKG_CONFIG_PATH=$lib/pkgconfig
+	export PKG_CONFIG_PATH
+	eval "cc /tmp/first.c -o /tmp/first $(pkg-config --cflags --libs portals3)"
+	portolan run -n 2 --fabric shm -- /tmp/first
+	if command -v cmake >/dev/null; then
+		mkdir -p /tmp/by-cmake
+		cat >/tmp/by-cmake/CMakeLists.txt <<'CMAKE'
+cmake_minimum_required(VERSION 3.10)
+project(first C)
+find_package(portolan REQUIRED)
+add_executable(first /tmp/first.c)
+target_link_libraries(first portolan::portals3)
+CMAKE
+		cmake -S /tmp/by-cmake -B /tmp/by-cmake/build -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+		cmake --build /tmp/by-cmake/build >/dev/null
+		portolan run -n 2 --fabric shm -- /tmp/by-cmake/build/first
+		rm -r /tmp/by-cmake
+	fi
+	rm /tmp/first /tmp/first.c
+else
+	say "no C compiler and pkg-config here: no program was compiled"
+fi
+case $form in
+tar) rm -r "/opt/some where" ;;
+deb) dpkg --purge portolan ;;
+rpm) rpm --nodeps -e portolan ;;
+wheel) rm -r /opt/venv ;;
+esac
+say "all right"
