@@ -73,7 +73,7 @@ impl Written {
     /// The device cannot be used.
     pub fn over(device: &str) -> Result<Self, DeviceError> {
         let config = FabricConfig {
-            kind: FabricKind::Verbs,
+            fabric: FabricKind::Verbs.into(),
             device: Some(device.to_owned()),
             ..FabricConfig::default()
         };

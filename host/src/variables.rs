@@ -19,6 +19,7 @@ const NAMES: &[&str] = &[
     "PORTOLAN_DUMP_SEGMENTS",
     "PORTOLAN_EXE",
     "PORTOLAN_FABRIC",
+    "PORTOLAN_FABRIC_REASON",
     "PORTOLAN_FLOOD",
     "PORTOLAN_GID",
     "PORTOLAN_GUEST",
@@ -30,6 +31,7 @@ const NAMES: &[&str] = &[
     "PORTOLAN_PKEY_INDEX",
     "PORTOLAN_PROGRESS",
     "PORTOLAN_PROTO_INFO",
+    "PORTOLAN_QUIET",
     "PORTOLAN_RANKS_PER_NODE",
     "PORTOLAN_REMOTE",
     "PORTOLAN_RINGS",
@@ -94,15 +96,25 @@ pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String>
     lines
 }
 
+/// Whether `GASNET_QUIET` leaves out what a start says of itself, warnings too.
+fn is_gasnet_quiet() -> bool {
+    std::env::var("GASNET_QUIET").is_ok_and(|value| {
+        let value = value.trim().to_ascii_lowercase();
+        ["1", "y", "yes"].contains(&value.as_str())
+    })
+}
+
+/// Whether a start says nothing of what it has chosen: by `PORTOLAN_QUIET`, which is set to anything but 0, or `GASNET_QUIET`.
+pub fn is_quiet() -> bool {
+    let set = std::env::var_os("PORTOLAN_QUIET").is_some_and(|v| !v.is_empty() && v != "0");
+    set || is_gasnet_quiet()
+}
+
 /// Says once in this process which variables nothing reads; `GASNET_QUIET` leaves it out, as other warnings.
 pub fn say_unknown() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let quiet = std::env::var("GASNET_QUIET").is_ok_and(|value| {
-            let value = value.trim().to_ascii_lowercase();
-            ["1", "y", "yes"].contains(&value.as_str())
-        });
-        if quiet {
+        if is_gasnet_quiet() {
             return;
         }
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());

@@ -10,7 +10,7 @@ use crate::loader;
 use crate::ptr::{Out, Outcome, borrow, entry_int, string};
 use ofi_engine::{EAGER, ProcessId};
 use portals_shim::endpoint::Address;
-use portals_shim::fabric::{self, FabricConfig, FabricKind};
+use portals_shim::fabric::{self, FabricChoice, FabricConfig, FabricKind};
 use std::ffi::{CString, c_char, c_int};
 
 /// Everything that an endpoint can do.
@@ -194,11 +194,12 @@ pub(crate) fn config(kind: Option<FabricKind>) -> Result<FabricConfig, String> {
     let mut config = FabricConfig::from_env().map_err(|e| e.to_string())?;
     let chosen =
         variable("FI_PORTOLAN_FABRIC").map(|name| name.parse().map_err(|e| format!("{e}")));
-    config.kind = match (kind, chosen.transpose()?) {
-        (Some(kind), _) | (None, Some(kind)) => kind,
-        // A program that runs under another launcher has shared memory at least.
-        (None, None) if variable("PORTOLAN_FABRIC").is_none() => FabricKind::Shm,
-        (None, None) => config.kind,
+    config.fabric = match (kind, chosen.transpose()?) {
+        (Some(kind), _) => kind.into(),
+        (None, Some(choice)) => choice,
+        // What is chosen of the model is for jobs, and no word to join a simulation.
+        (None, None) if variable("PORTOLAN_FABRIC").is_none() => FabricChoice::Auto,
+        (None, None) => config.fabric,
     };
     if let Some(device) = variable("FI_PORTOLAN_DEVICE") {
         config.device = Some(device);
@@ -209,7 +210,7 @@ pub(crate) fn config(kind: Option<FabricKind>) -> Result<FabricConfig, String> {
 /// The fabrics that can be used here, the one that the user chooses first.
 fn kinds(wanted: &Wanted) -> Vec<FabricKind> {
     let chosen = match config(wanted.kind) {
-        Ok(config) => config.kind,
+        Ok(config) => config.kind(),
         Err(why) => {
             tracing::warn!(why, "a variable of the environment");
             return Vec::new();

@@ -77,7 +77,7 @@ pub(crate) fn define(provider: *const Provider) {
     for (name, text) in [
         (
             c"fabric",
-            c"The fabric: shm, verbs or seastar (default: PORTOLAN_FABRIC, or shm)",
+            c"The fabric: shm, verbs, seastar, or auto for shm (default: PORTOLAN_FABRIC, or auto)",
         ),
         (
             c"device",

@@ -66,7 +66,7 @@ unsafe extern "C" fn open_domain(
         })?;
         let automatic = attr.is_some_and(|attr| {
             let all = [attr.control_progress, attr.data_progress];
-            all.contains(&abi::PROGRESS_AUTO) && config.kind != FabricKind::Seastar
+            all.contains(&abi::PROGRESS_AUTO) && config.kind() != FabricKind::Seastar
         });
         let how = (config, automatic);
         Ok(Domain::new(fid, how, DOMAIN.as_ptr(), mr::MR.as_ptr()))

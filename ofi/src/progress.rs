@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn an_endpoint_that_has_closed_leaves_everybody() {
         let config = FabricConfig {
-            kind: FabricKind::Shm,
+            fabric: FabricKind::Shm.into(),
             ..FabricConfig::default()
         };
         let endpoint = Arc::new(Endpoint::open(&config).unwrap());

@@ -40,7 +40,7 @@ pub(crate) enum Waits {
 impl Waits {
     /// What a program asks for, of a queue of this domain, and the wait object for that.
     pub(crate) fn new(wait_obj: c_int, domain: &Shared) -> Outcome<(Self, WaitObject)> {
-        let modelled = domain.config.kind == FabricKind::Seastar;
+        let modelled = domain.config.kind() == FabricKind::Seastar;
         match (wait_obj, modelled) {
             (wait::NONE, _) => Ok((Self::Never, WaitObject::sleepless())),
             (wait::UNSPEC | wait::YIELD, true) => Ok((Self::Looking, WaitObject::default())),

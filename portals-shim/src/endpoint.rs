@@ -15,7 +15,7 @@ use portals_core::ProcessId;
 /// use portals_shim::endpoint::Endpoint;
 /// use portals_shim::fabric::{FabricConfig, FabricKind};
 ///
-/// let config = FabricConfig { kind: FabricKind::Shm, ..FabricConfig::default() };
+/// let config = FabricConfig { fabric: FabricKind::Shm.into(), ..FabricConfig::default() };
 /// let one = Endpoint::open(&config)?;
 /// let other = Endpoint::open(&config)?;
 /// // The address may travel by any means.
@@ -33,7 +33,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Opens an endpoint on the fabric that `config` names. Nobody else has to be there.
+    /// Opens an endpoint on the fabric that `config` names, or without a name on that for one machine. Nobody else has to be there.
     ///
     /// # Errors
     /// The fabric cannot be used here, or was built without.
@@ -47,7 +47,7 @@ impl Endpoint {
     /// # Errors
     /// Those of [`Endpoint::open`].
     pub fn open_with(config: &FabricConfig, wishes: &Wishes) -> Result<Self, FabricError> {
-        let opened = match config.kind {
+        let opened = match config.kind() {
             FabricKind::Shm => crate::nal::shm::open_endpoint(wishes),
             #[cfg(feature = "verbs")]
             FabricKind::Verbs => fabric_verbs::endpoint::open_endpoint(config, wishes),

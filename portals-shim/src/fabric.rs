@@ -1,9 +1,12 @@
 //! Opens an interface on the fabric that a program runs on. Nothing above this module knows which that is.
 
+mod resolve;
+
 use crate::interface::Interface;
 use crate::nal::inproc::{Hub, InProc};
 use crate::trusted::TRUST;
 use fabric_api::attached::Attached;
+pub use fabric_api::choice::{FabricChoice, ModelOption};
 pub use fabric_api::config::{Channel, FabricConfig, FabricError, FabricKind};
 pub use fabric_api::identity::Wishes;
 use fabric_api::identity::rank_config;
@@ -12,6 +15,7 @@ pub use fabric_api::place::{LARGEST_PID, MOST_PER_NODE, Placement, RANK_PID};
 pub use fabric_api::protocol::{Operation, Protocol, Protocols, Reached};
 use launch::Job;
 use portals_core::{Ni, NiConfig, ProcessId};
+pub use resolve::{REASON_VARIABLE, resolve};
 
 /// An open interface and the ids of all ranks, own included, by rank.
 #[derive(Clone, Debug)]
@@ -34,7 +38,7 @@ pub fn interfaces(attached: Vec<Attached>) -> Vec<Opened> {
     attached.into_iter().map(Opened::from).collect()
 }
 
-/// Whether the fabric can be used on this machine; the error says why not.
+/// Whether the fabric can be used on this machine; the error says why not. A choice without a name is that for one machine.
 pub fn check(config: &FabricConfig) -> Result<(), FabricError> {
     check_for(config, None)
 }
@@ -42,13 +46,13 @@ pub fn check(config: &FabricConfig) -> Result<(), FabricError> {
 /// Checks the fabric for a job of `ranks`, if that is known: the faults that are asked for are of nodes
 /// that it has.
 pub fn check_for(config: &FabricConfig, ranks: Option<u32>) -> Result<(), FabricError> {
-    if config.kind != FabricKind::Seastar
+    if config.kind() != FabricKind::Seastar
         && (config.faults.is_some() || config.fault_seed.is_some())
     {
         let reason = "faults can be chosen for the SeaStar model only: --fabric seastar".to_owned();
         return Err(FabricError::Faults { reason });
     }
-    match config.kind {
+    match config.kind() {
         #[cfg(feature = "seastar")]
         FabricKind::Seastar => {
             use crate::nal::seastar;
@@ -63,7 +67,7 @@ pub fn check_for(config: &FabricConfig, ranks: Option<u32>) -> Result<(), Fabric
         _ => Err(NOT_BUILT.to_owned()),
     }
     .map_err(|reason| FabricError::Unusable {
-        kind: config.kind,
+        kind: config.kind(),
         reason,
     })
 }
@@ -82,7 +86,7 @@ pub(crate) const NOT_BUILT: &str =
 /// ```
 /// use portals_shim::fabric::{FabricConfig, FabricKind, Operation, Reached, protocols};
 ///
-/// let config = FabricConfig { kind: FabricKind::Shm, ..FabricConfig::default() };
+/// let config = FabricConfig { fabric: FabricKind::Shm.into(), ..FabricConfig::default() };
 /// let tables = protocols(&config)?;
 /// let row = tables[0].of(Operation::Put, Reached::Matched, 8).unwrap();
 /// assert_eq!(row.name, "short");
@@ -90,7 +94,7 @@ pub(crate) const NOT_BUILT: &str =
 /// ```
 pub fn protocols(config: &FabricConfig) -> Result<Vec<Protocols>, FabricError> {
     let by_memory = || fabric_shm::protocols::protocols(fabric_shm::check_copies().is_ok());
-    match config.kind {
+    match config.kind() {
         FabricKind::Shm => Ok(vec![by_memory()]),
         #[cfg(feature = "verbs")]
         FabricKind::Verbs => {
@@ -111,7 +115,7 @@ pub fn protocols(config: &FabricConfig) -> Result<Vec<Protocols>, FabricError> {
         _ => Err(NOT_BUILT.to_owned()),
     }
     .map_err(|reason| FabricError::Unusable {
-        kind: config.kind,
+        kind: config.kind(),
         reason,
     })
 }
@@ -150,7 +154,8 @@ fn open_wishing(
     if job.rank() == 0 {
         host::variables::say_unknown();
     }
-    let attached = match config.kind {
+    let config = &resolve(job, config)?;
+    let attached = match config.kind() {
         #[cfg(feature = "seastar")]
         FabricKind::Seastar => crate::nal::seastar::open(job, config, wishes),
         #[cfg(feature = "verbs")]
@@ -161,7 +166,8 @@ fn open_wishing(
             kind,
             reason: NOT_BUILT.to_owned(),
         }),
-    }?;
+    };
+    let attached = attached.map_err(resolve::explain)?;
     if job.rank() == 0 {
         say_protocols(config);
     }

@@ -34,10 +34,11 @@ fn config() -> FabricConfig {
     let device = std::env::var("PORTOLAN_TEST_DEVICE").ok();
     let device = device.filter(|device| !device.is_empty());
     FabricConfig {
-        kind: match device {
+        fabric: match device {
             Some(_) => FabricKind::Verbs,
             None => FabricKind::Shm,
-        },
+        }
+        .into(),
         device,
         ..FabricConfig::default()
     }
@@ -45,7 +46,7 @@ fn config() -> FabricConfig {
 
 fn shared_memory() -> FabricConfig {
     FabricConfig {
-        kind: FabricKind::Shm,
+        fabric: FabricKind::Shm.into(),
         ..FabricConfig::default()
     }
 }

@@ -3,16 +3,21 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use portals_shim::fabric::{Channel, FabricConfig, FabricKind, MOST_PER_NODE, Mode};
+use portals_shim::fabric::{
+    Channel, FabricChoice, FabricConfig, FabricKind, MOST_PER_NODE, Mode, ModelOption,
+    REASON_VARIABLE,
+};
 use portals_shim::place::Placement;
+
+use crate::error::CmdError;
 
 /// The choice of a fabric, the same for every command that needs one.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FabricArgs {
-    /// Fabric: shm (memory of one machine), verbs (RDMA) or seastar (a model). Without it `run` takes shm, or the
-    /// model if anything of that is chosen; the other commands take the model
-    #[arg(long, env = "PORTOLAN_FABRIC", value_name = "NAME")]
-    pub(crate) fabric: Option<FabricKind>,
+    /// Fabric: shm (memory of one machine), verbs (RDMA; also infiniband, ib, roce, rdma), seastar (a model), or auto: shm on
+    /// one machine, verbs between machines, and the model if an option of it is given
+    #[arg(long, env = "PORTOLAN_FABRIC", value_name = "NAME", default_value_t = FabricChoice::Auto)]
+    pub(crate) fabric: FabricChoice,
     /// Under verbs ranks of one machine talk through the device too, and not through memory
     #[arg(long)]
     pub(crate) no_shm: bool,
@@ -100,35 +105,54 @@ fn whole_path(text: &str) -> Result<String, String> {
 }
 
 impl FabricArgs {
-    /// The choice for ranks that are all on this machine: memory, unless a fabric is named, or something of the
-    /// model that only it has.
-    pub(crate) fn on_one_machine(&self) -> Self {
+    /// The choice, which an option of the model makes where no fabric is named.
+    pub(crate) fn choice(&self) -> FabricChoice {
         let Self { model, wrong, .. } = self;
-        let of_model = model.machine.is_some()
-            || model.mode.is_some()
-            || model.topology.is_some()
-            || wrong.faults.is_some()
-            || wrong.fault_seed.is_some();
-        let usual = if of_model {
-            FabricKind::Seastar
-        } else {
-            FabricKind::Shm
-        };
+        let given = [
+            (ModelOption::MACHINE, model.machine.is_some()),
+            (ModelOption::TOPOLOGY, model.topology.is_some()),
+            (ModelOption::MODE, model.mode.is_some()),
+            (ModelOption::FAULTS, wrong.faults.is_some()),
+            (ModelOption::FAULT_SEED, wrong.fault_seed.is_some()),
+        ];
+        let given = given.into_iter().filter(|(_, given)| *given);
+        self.fabric.with(given.map(|(option, _)| option))
+    }
+
+    /// The choice of a command that is for the model: that, unless another is named.
+    pub(crate) fn modelled(&self) -> Self {
+        match self.fabric {
+            FabricChoice::Named(_) => self.clone(),
+            _ => self.named(FabricKind::Seastar),
+        }
+    }
+
+    /// The same with this fabric.
+    pub(crate) fn named(&self, kind: FabricKind) -> Self {
         Self {
-            fabric: Some(self.fabric.unwrap_or(usual)),
+            fabric: kind.into(),
             ..self.clone()
         }
     }
 
-    /// The fabric that was named, or the model.
+    /// The fabric for ranks that are all on this machine.
     pub(crate) fn kind(&self) -> FabricKind {
-        self.fabric.unwrap_or(FabricKind::Seastar)
+        self.choice().on_one_machine()
+    }
+
+    /// Refuses what contradicts itself, for ranks that are all on this machine.
+    pub(crate) fn check(&self) -> Result<(), CmdError> {
+        if self.no_shm && self.kind() == FabricKind::Shm {
+            let message = "--no-shm is for --fabric verbs; here the fabric is shm".to_owned();
+            return Err(CmdError::Usage(message));
+        }
+        Ok(())
     }
 
     /// The choice as the fabric's own configuration.
     pub(crate) fn config(&self) -> FabricConfig {
         FabricConfig {
-            kind: self.kind(),
+            fabric: self.choice(),
             device: self.device.clone(),
             channel: self.channel.unwrap_or_default(),
             machine: self.model.machine(),
@@ -142,22 +166,31 @@ impl FabricArgs {
         }
     }
 
-    /// The variables that carry the choice to ranks.
-    pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
+    /// The variables that carry the choice to ranks: `here` are all on this machine, others find out where they are.
+    pub(crate) fn variables(&self, here: Option<u32>) -> Vec<(OsString, OsString)> {
+        let choice = self.choice();
+        let (fabric, reason) = match (choice, here) {
+            (FabricChoice::Auto, None) => (choice, None),
+            _ => (self.kind().into(), choice.reason(here.unwrap_or(1))),
+        };
         let mut variables = vec![
-            ("PORTOLAN_FABRIC".into(), self.kind().name().into()),
-            ("PORTOLAN_MACHINE".into(), self.model.machine().into()),
-            (
-                "PORTOLAN_SEASTAR_MODE".into(),
-                self.model.mode().name().into(),
-            ),
+            ("PORTOLAN_FABRIC".into(), fabric.to_string().into()),
+            (REASON_VARIABLE.into(), reason.unwrap_or_default().into()),
             (
                 "PORTOLAN_RANKS_PER_NODE".into(),
                 self.ranks_per_node.to_string().into(),
             ),
         ];
+        // To ranks that choose, each of these is a word for the model.
+        if fabric != FabricChoice::Auto {
+            let (machine, mode) = (self.model.machine(), self.model.mode());
+            variables.extend([
+                (ModelOption::MACHINE.variable.into(), machine.into()),
+                (ModelOption::MODE.variable.into(), mode.name().into()),
+            ]);
+        }
         if let Some(topology) = &self.model.topology {
-            variables.push(("PORTOLAN_TOPOLOGY".into(), topology.into()));
+            variables.push((ModelOption::TOPOLOGY.variable.into(), topology.into()));
         }
         let wrong = [
             (FabricConfig::FAULTS, &self.wrong.faults),

@@ -133,7 +133,11 @@ mod tests {
             return;
         }
         assert_eq!(fabric_of(""), FabricKind::Shm);
-        assert_eq!(fabric_of("--fabric verbs"), FabricKind::Verbs);
+        assert_eq!(fabric_of("--fabric auto"), FabricKind::Shm);
+        for word in ["verbs", "rdma", "infiniband", "ib", "roce"] {
+            let named = format!("--fabric {word}");
+            assert_eq!(fabric_of(&named), FabricKind::Verbs, "{word}");
+        }
         assert_eq!(fabric_of("--fabric seastar"), FabricKind::Seastar);
         for words in [
             "--machine xt3",
@@ -143,6 +147,8 @@ mod tests {
             "--fault-seed 7",
         ] {
             assert_eq!(fabric_of(words), FabricKind::Seastar, "{words}");
+            let auto = format!("--fabric auto {words}");
+            assert_eq!(fabric_of(&auto), FabricKind::Seastar, "{auto}");
             let named = format!("--fabric shm {words}");
             assert_eq!(fabric_of(&named), FabricKind::Shm, "{named}");
         }
@@ -166,7 +172,7 @@ mod tests {
             ("run -- prog", "not provided:\n  --ranks <N>"),
             (
                 "run -n 2 --fabric myrinet -- prog",
-                "unknown fabric \"myrinet\"; the fabrics are seastar, verbs and shm",
+                "unknown fabric \"myrinet\"; the fabrics are auto, verbs, shm and seastar",
             ),
             (
                 "run -n 2 --env A -- prog",

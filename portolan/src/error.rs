@@ -47,7 +47,7 @@ impl CmdError {
         match self {
             Self::Usage(_)
             | Self::Fabric(FabricError::Unknown { .. } | FabricError::Faults { .. }) => 2,
-            Self::Fabric(FabricError::Unusable { .. }) => 3,
+            Self::Fabric(FabricError::Unusable { .. } | FabricError::Undecided { .. }) => 3,
             Self::Guest(error) => error.exit_status(),
             Self::Fabric(_)
             | Self::Simulation(_)

@@ -15,6 +15,7 @@ fn portolan_in(variables: &[(&str, &str)], line: &str) -> Output {
         "PORTOLAN_FABRIC",
         "PORTOLAN_DEVICE",
         "PORTOLAN_MACHINE",
+        "PORTOLAN_QUIET",
         "PORTOLAN_LOG",
     ] {
         command.env_remove(name);
@@ -46,12 +47,12 @@ fn lines(text: &str) -> Vec<Value> {
 
 const SHORT: &str = "bench pingpong put-latency get-latency put-bandwidth get-bandwidth put-rate \
                      am-short am-medium am-long am-rate barrier match-depth \
-                     tag-pingpong tag-posted --sizes 8,1K --iters 3 --json -";
+                     tag-pingpong tag-posted --fabric seastar --sizes 8,1K --iters 3 --json -";
 
 /// Both sides have more to send than buffers and credits: whoever waits for a buffer takes what arrives.
 #[test]
 fn long_puts_of_the_baseline_end() {
-    let line = "bench segment-put-bandwidth --conduit portals,mpi --sizes 1M --iters 1 --json -";
+    let line = "bench segment-put-bandwidth --conduit portals,mpi --fabric seastar --sizes 1M --iters 1 --json -";
     let results = lines(&success(line));
     let medians: Vec<_> = results
         .iter()
@@ -113,7 +114,7 @@ fn tables_files_and_plots_come_from_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let (json, plots) = (folder.path().join("r.jsonl"), folder.path().join("plots"));
     let text = success(&format!(
-        "bench pingpong put-bandwidth --sizes 8,1K --iters 2 -n 3 --json {} --plot {}",
+        "bench pingpong put-bandwidth --fabric seastar --sizes 8,1K --iters 2 -n 3 --json {} --plot {}",
         json.display(),
         plots.display()
     ));
@@ -269,6 +270,39 @@ fn info_prints_which_protocol_carries_what() {
         .lines()
         .filter(|l| l.trim_start().starts_with("put  matched"));
     assert!(rows.count() >= 5, "{text}");
+}
+
+/// Without a fabric two ranks of one machine share its memory, which one line says.
+#[test]
+fn a_measurement_takes_memory_and_says_so_once() {
+    let line = "bench pingpong --sizes 8 --iters 1";
+    let of = |variables: &[(&str, &str)]| {
+        let output = portolan_in(variables, line);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{errors}");
+        (String::from_utf8(output.stdout).unwrap(), errors)
+    };
+    let (text, errors) = of(&[]);
+    assert!(text.contains("pingpong on shm"), "{text}");
+    let said = "portolan: fabric shm: all 2 ranks are on one machine\n";
+    assert_eq!(errors, said);
+    assert_eq!(of(&[("PORTOLAN_QUIET", "1")]).1, "");
+    assert_eq!(of(&[("PORTOLAN_QUIET", "0")]).1, said);
+
+    let (text, errors) = of(&[("PORTOLAN_MACHINE", "xt3")]);
+    assert!(
+        text.contains("pingpong on seastar (generic, xt3)"),
+        "{text}"
+    );
+    let said = "portolan: fabric seastar (a simulation): only the model has --machine (PORTOLAN_MACHINE)\n";
+    assert_eq!(errors, said);
+
+    // Who names a fabric is not told what was taken.
+    let (text, errors) = of(&[("PORTOLAN_FABRIC", "shm")]);
+    assert!(
+        text.contains("pingpong on shm") && errors.is_empty(),
+        "{errors}"
+    );
 }
 
 /// One rank of a job prints the table, if it is asked to.

@@ -105,7 +105,7 @@ const LEN: usize = 5000;
 impl Program {
     fn open(folder: PathBuf, own: &str) -> Self {
         let config = FabricConfig {
-            kind: FabricKind::Seastar,
+            fabric: FabricKind::Seastar.into(),
             ..FabricConfig::default()
         };
         let end = Endpoint::open(&config).unwrap();

@@ -72,9 +72,9 @@ fn wished_jid() -> Result<Option<u32>, Error> {
 fn open_job(wishes: &Wishes) -> Result<(Opened, bool), Error> {
     let attempt = || -> Result<(Opened, bool), fabric::FabricError> {
         let job = job::join()?;
-        let config = FabricConfig::from_env()?;
+        let config = fabric::resolve(&job, &FabricConfig::from_env()?)?;
         let opened = fabric::open_with(&job, &config, wishes)?;
-        Ok((opened, config.kind.calls_the_system()))
+        Ok((opened, config.kind().calls_the_system()))
     };
     attempt().map_err(|error| {
         job::complain("PtlNIInit", &error);

@@ -58,7 +58,7 @@ in virtual time, so it is the same everywhere. The published values, with what i
 is not, are in `portolan/src/bench/published.json`; the parameters, with their sources, in
 `nic-model/machines/`.
 
-Published one-way times are MPI's. `portolan bench pingpong` therefore lets an MPI library compute before each
+Published one-way times are MPI's. `portolan bench pingpong --fabric seastar` therefore lets an MPI library compute before each
 put (`mpi_send`) and after each event (`mpi_receive`): two constants for a machine, the same at every size. No
 parameter depends on the size of a message. `cargo xtask calibration --fit` repeats the search for the fitted
 parameters, `cargo xtask calibration` writes this page.

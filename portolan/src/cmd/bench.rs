@@ -68,7 +68,7 @@ impl Layer {
 
     /// What it computes on the machine of `config`.
     fn software(self, config: &FabricConfig) -> Result<Software, FabricError> {
-        match (self, config.kind) {
+        match (self, config.kind()) {
             (Self::Mpi, FabricKind::Seastar) => {
                 let layer = seastar::mpi_layer(&config.machine)?;
                 Ok(Software {
@@ -249,12 +249,13 @@ impl Plan {
 
 /// Measures and reports.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
+    options.fabric.check()?;
     let to_stdout = options.json.as_deref() == Some(Path::new("-"));
     let mut records = Vec::new();
     let jobs = options.plan.jobs();
     let turns = (0..options.turns).flat_map(|_| jobs.clone());
     for (plan, variables) in turns {
-        let mut env = options.fabric.variables();
+        let mut env = options.fabric.variables(Some(options.ranks));
         env.extend(variables);
         let fabric = options.fabric.config();
         let title = "portolan bench";
@@ -337,7 +338,7 @@ pub(crate) fn print_tables(
 /// The published curves that belong beside the results of a fabric: of the machine that is modelled,
 /// or all where none is published of it.
 pub(crate) fn published(fabric: &FabricConfig) -> Vec<Curve> {
-    if fabric.kind != FabricKind::Seastar {
+    if fabric.kind() != FabricKind::Seastar {
         return Vec::new();
     }
     let mut curves = Curve::all();
@@ -358,7 +359,7 @@ pub(crate) fn rank(options: &RankOptions) -> Result<u8, CmdError> {
 
 fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
     let job = Job::from_env()?;
-    let config = FabricConfig::from_env()?;
+    let config = fabric::resolve(&job, &FabricConfig::from_env()?)?;
     let opened = fabric::open(&job, &config)?;
     let work = options.plan.work();
     let (first, ranks) = (job.rank() == 0, job.size());
@@ -366,11 +367,11 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
     let software = options.plan.software.software(&config)?;
     let mut rank = Rank::new(job, &opened, options.plan.above()?, software)?;
     let setting = Setting {
-        fabric: config.kind.name().to_owned(),
+        fabric: config.kind().name().to_owned(),
         mode: mode(&config).to_owned(),
         ranks,
         clock: rank.clock(),
-        machine: (config.kind == FabricKind::Seastar).then(|| config.machine.clone()),
+        machine: (config.kind() == FabricKind::Seastar).then(|| config.machine.clone()),
         software,
     };
     let mut records = Vec::new();
@@ -395,7 +396,7 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
 
 /// How the fabric works, for the reader of a result.
 fn mode(config: &FabricConfig) -> &'static str {
-    match config.kind {
+    match config.kind() {
         FabricKind::Seastar => config.mode.name(),
         FabricKind::Verbs => config.channel.name(),
         FabricKind::Shm => "memory",
@@ -431,10 +432,10 @@ mod tests {
 
     #[test]
     fn figures_over_datagrams_say_so() {
-        let of = |kind, channel| {
+        let of = |kind: FabricKind, channel| {
             let config = FabricConfig::default();
             mode(&FabricConfig {
-                kind,
+                fabric: kind.into(),
                 channel,
                 ..config
             })

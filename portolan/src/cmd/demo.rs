@@ -48,7 +48,7 @@ impl Default for Options {
 /// Measures two ranks of the model, prints tables and draws plots.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let fabric = FabricArgs {
-        fabric: Some(FabricKind::Seastar),
+        fabric: FabricKind::Seastar.into(),
         no_shm: false,
         channel: None,
         device: None,
@@ -77,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         &plan,
         2,
         &fabric.config(),
-        fabric.variables(),
+        fabric.variables(Some(2)),
         None,
     )?;
     if status != 0 {

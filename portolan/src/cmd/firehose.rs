@@ -51,6 +51,7 @@ pub(crate) struct RankOptions {
     out: PathBuf,
 }
 
+const RANKS: u32 = 2;
 const PAGE: u64 = 4096;
 const GET: usize = 16 << 10;
 const LONG: usize = 1500;
@@ -169,16 +170,18 @@ impl Found {
 
 /// Runs the workload with each change and prints a table.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
-    let config = options.fabric.config();
-    fabric::check_for(&config, Some(2))?;
-    let clock = match config.kind {
+    // Memory that ranks share is not pinned, and would have nothing to show.
+    let chosen = options.fabric.modelled();
+    let config = chosen.config();
+    fabric::check_for(&config, Some(RANKS))?;
+    let clock = match config.kind() {
         fabric::FabricKind::Seastar => "modelled: virtual time",
         _ => "measured: wall time",
     };
     let n = options.operations;
     say(&format!(
         "{} ({clock}); {n} operations of each kind on {} of rank 1; the first row sets {}\n",
-        config.kind.name(),
+        config.kind().name(),
         show_size(options.set),
         BASE.map(|(name, value)| format!("{name}={value}"))
             .join(" "),
@@ -189,7 +192,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     )?;
     say("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
     for change in CHANGES {
-        match one(options, change)? {
+        match one(options, &chosen, change)? {
             Ok(found) => say(&row(change, &found, n))?,
             Err(status) => return Ok(status),
         }
@@ -226,7 +229,11 @@ fn row(change: Change, f: &Found, operations: u64) -> String {
 }
 
 /// One job.
-fn one(options: &Options, change: Change) -> Result<Result<Found, u8>, CmdError> {
+fn one(
+    options: &Options,
+    chosen: &FabricArgs,
+    change: Change,
+) -> Result<Result<Found, u8>, CmdError> {
     let out = Handover::new().map_err(failed("make a file for the results"))?;
     let mut args: Vec<OsString> = vec!["firehose-rank".into()];
     args.extend(["--set".into(), options.set.to_string().into()]);
@@ -236,11 +243,11 @@ fn one(options: &Options, change: Change) -> Result<Result<Found, u8>, CmdError>
         let of = |list: &[(&str, &'static str)]| list.iter().find(|v| v.0 == name).map(|v| v.1);
         of(change).or_else(|| of(&BASE)).unwrap_or("")
     };
-    let mut env = options.fabric.variables();
+    let mut env = chosen.variables(Some(RANKS));
     env.extend(ALL.map(|name| (name.into(), value(name).into())));
     let status = launch(&JobSpec {
         title: "portolan firehose",
-        ranks: 2,
+        ranks: RANKS,
         pmi: true,
         program: std::env::current_exe()
             .map_err(failed("find this executable"))?

@@ -131,7 +131,7 @@ fn protocols() -> Result<Vec<Line>, CmdError> {
     let mut lines = Vec::new();
     for kind in FabricKind::ALL {
         let config = FabricConfig {
-            kind,
+            fabric: kind.into(),
             ..set.clone()
         };
         match fabric::protocols(&config) {
@@ -183,7 +183,7 @@ fn print(lines: &[Line], json: bool) -> Result<u8, CmdError> {
 /// Why a fabric cannot be used here, if it cannot.
 pub(crate) fn why_not(kind: FabricKind) -> Option<String> {
     let config = FabricConfig {
-        kind,
+        fabric: kind.into(),
         device: named_device(),
         ..FabricConfig::default()
     };

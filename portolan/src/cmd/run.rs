@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use portals_shim::fabric::{self, FabricKind, MOST_PER_NODE};
+use portals_shim::fabric::{self, FabricChoice, FabricKind, MOST_PER_NODE};
 use portals_shim::nal::seastar::SIMULATION_VARIABLE;
 
 use super::simulate;
@@ -145,19 +145,15 @@ impl HostArgs {
 }
 
 impl Options {
-    /// The choice of a fabric, made where the words leave it open: on one machine its memory.
+    /// The choice of a fabric. Places are of the model, and on other hosts only the device is another way than memory.
     pub(crate) fn fabric(&self) -> FabricArgs {
-        let mut chosen = if self.hosts.elsewhere() && self.fabric.fabric.is_none() {
-            FabricArgs {
-                fabric: Some(FabricKind::Verbs),
-                ..self.fabric.clone()
+        let mut chosen = match self.fabric.choice() {
+            _ if self.places.is_some() => self.fabric.modelled(),
+            FabricChoice::Auto if self.hosts.elsewhere() && self.fabric.no_shm => {
+                self.fabric.named(FabricKind::Verbs)
             }
-        } else {
-            self.fabric.on_one_machine()
+            _ => self.fabric.clone(),
         };
-        if self.places.is_some() && self.fabric.fabric.is_none() {
-            chosen.fabric = Some(FabricKind::Seastar);
-        }
         if let (Some(nodes), Some(ranks), false) =
             (self.hosts.nodes, self.ranks, self.hosts.elsewhere())
         {
@@ -178,15 +174,12 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     }
     let (ranks, places) = options.hosts.places(options.ranks)?;
     let chosen = options.fabric();
-    if chosen.no_shm && chosen.kind() == FabricKind::Shm {
-        let message = "--no-shm is for --fabric verbs; here the fabric is shm".to_owned();
-        return Err(CmdError::Usage(message));
-    }
+    chosen.check()?;
     // Other hosts look at their own fabric.
     if !elsewhere {
         fabric::check_for(&chosen.config(), Some(ranks))?;
     }
-    let mut env = chosen.variables();
+    let mut env = chosen.variables((!elsewhere).then_some(ranks));
     // Ends when this function does.
     let _simulation = match options.places {
         Some(places) => {

@@ -26,6 +26,7 @@ pub(crate) struct Options {
 
 /// Starts a simulation of so many places.
 pub(crate) fn start(chosen: &FabricArgs, places: u32) -> Result<Simulation, CmdError> {
+    let chosen = chosen.modelled();
     let kind = chosen.kind();
     if kind != FabricKind::Seastar {
         let message = format!("--places is for --fabric seastar; here the fabric is {kind}");

@@ -121,7 +121,8 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let Some((program, args)) = options.program.split_first() else {
         return Err(CmdError::Usage("no program to run".to_owned()));
     };
-    if options.fabric.kind() != FabricKind::Seastar {
+    let chosen = options.fabric.modelled();
+    if chosen.kind() != FabricKind::Seastar {
         return Err(CmdError::Usage(
             "only the SeaStar model can be traced: --fabric seastar".to_owned(),
         ));
@@ -129,7 +130,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     if find_program(program).is_none() {
         return Err(CmdError::Usage(no_program(program)));
     }
-    fabric::check_for(&options.fabric.config(), Some(options.ranks))?;
+    fabric::check_for(&chosen.config(), Some(options.ranks))?;
     let Format::Perfetto = options.format;
     let tables = tables(options)?;
     let nothing = options.pcap.is_none() && options.svg.is_none() && tables.is_empty();
@@ -137,7 +138,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         Some(path) => Some(path.clone()),
         None => nothing.then(|| PathBuf::from("portolan-trace.json")),
     };
-    let mut env = options.fabric.variables();
+    let mut env = chosen.variables(Some(options.ranks));
     // The same job in every run: its id is in every message.
     env.push((JOB_VARIABLE.into(), "trace".into()));
     for (variable, path) in [

@@ -3,6 +3,7 @@
 //!
 //! `portolan` is taken from beside the programs: `cargo test --workspace` puts it there.
 
+mod auto;
 mod privileged;
 mod said;
 
@@ -458,7 +459,8 @@ fn mpichs_launcher_starts_the_same_program() {
     let input = Input::new("heat3d-hydra");
     let serial = checksum(&succeed(program(HEAT3D, &["--serial", input.path()])));
     let mut mpiexec = Command::new("mpiexec.hydra");
-    mpiexec.args(["-n", "4", HEAT3D, input.path()]);
+    mpiexec.args(["-n", "4", "-env", "PORTOLAN_FABRIC", "seastar"]);
+    mpiexec.args([HEAT3D, input.path()]);
     assert_eq!(checksum(&succeed(mpiexec)), serial);
 }
 

@@ -136,6 +136,7 @@ pub fn run(mode: &Mode) {
 /// When the fabric cannot be opened.
 pub fn run_job(job: Job) {
     let config = FabricConfig::from_env().expect("variables of the fabric");
+    let config = fabric::resolve(&job, &config).expect("the ranks agree on a fabric");
     let job = Arc::new(job);
     let mut passed = 0;
     for case in chosen() {
@@ -158,7 +159,7 @@ pub fn run_job(job: Job) {
         if job.rank() == 0 {
             println!(
                 "conformance | {} processes | {} | {} | pass | {} ms",
-                config.kind,
+                config.fabric,
                 case.covers,
                 case.name,
                 started.elapsed().as_millis()

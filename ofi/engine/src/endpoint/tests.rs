@@ -40,11 +40,12 @@ fn sides(count: usize) -> Vec<Side> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let device = variable("PORTOLAN_TEST_DEVICE");
     let config = FabricConfig {
-        kind: match device {
+        fabric: match device {
             Some(_) => FabricKind::Verbs,
             None if variable("PORTOLAN_SIMULATION").is_some() => FabricKind::Seastar,
             None => FabricKind::Shm,
-        },
+        }
+        .into(),
         device,
         ..FabricConfig::default()
     };

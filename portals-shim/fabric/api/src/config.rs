@@ -1,5 +1,6 @@
 //! Which fabric a program runs on, and who its ranks are there.
 
+use super::choice::{FabricChoice, ModelOption};
 use super::mode::Mode;
 use super::place::{MOST_PER_NODE, Placement};
 use launch::JobError;
@@ -31,6 +32,14 @@ impl FabricKind {
         }
     }
 
+    /// Other words of users for it.
+    const fn aliases(self) -> &'static [&'static str] {
+        match self {
+            Self::Verbs => &["rdma", "infiniband", "ib", "roce"],
+            Self::Seastar | Self::Shm => &[],
+        }
+    }
+
     /// Whether a put, or a look that does not wait, may come to a system call of a device or of the model.
     pub const fn calls_the_system(self) -> bool {
         match self {
@@ -52,7 +61,7 @@ impl FromStr for FabricKind {
     fn from_str(s: &str) -> Result<Self, FabricError> {
         Self::ALL
             .into_iter()
-            .find(|k| k.name() == s)
+            .find(|k| k.name() == s || k.aliases().contains(&s))
             .ok_or_else(|| FabricError::Unknown { name: s.to_owned() })
     }
 }
@@ -97,7 +106,7 @@ impl FromStr for Channel {
 #[non_exhaustive]
 pub enum FabricError {
     /// No fabric has this name.
-    #[error("unknown fabric \"{name}\"; the fabrics are seastar, verbs and shm")]
+    #[error("unknown fabric \"{name}\"; the fabrics are auto, verbs, shm and seastar")]
     Unknown {
         /// The name given.
         name: String,
@@ -130,6 +139,12 @@ pub enum FabricError {
         /// What both want to be.
         id: ProcessId,
     },
+    /// The ranks of a job that names no fabric cannot agree on one.
+    #[error("no fabric reaches all ranks: {reason}")]
+    Undecided {
+        /// Which rank is the cause, and what to do.
+        reason: String,
+    },
     /// The faults that were asked for cannot be meant.
     #[error("{reason}")]
     Faults {
@@ -144,8 +159,8 @@ pub enum FabricError {
 /// The choices of a run; `portolan run` passes them through the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricConfig {
-    /// `PORTOLAN_FABRIC`; the SeaStar model when unset.
-    pub kind: FabricKind,
+    /// `PORTOLAN_FABRIC`; [`FabricChoice::Auto`] when unset.
+    pub fabric: FabricChoice,
     /// `PORTOLAN_DEVICE`: verbs device; the first usable one when unset.
     pub device: Option<String>,
     /// `PORTOLAN_CHANNEL`: how the verbs fabric carries messages; `rc` when unset.
@@ -171,7 +186,7 @@ pub struct FabricConfig {
 impl Default for FabricConfig {
     fn default() -> Self {
         Self {
-            kind: FabricKind::Seastar,
+            fabric: FabricChoice::Auto,
             device: None,
             channel: Channel::Rc,
             machine: "xt4".to_owned(),
@@ -196,7 +211,11 @@ impl FabricConfig {
     /// See [`FabricConfig::channel`].
     pub const CHANNEL: &str = "PORTOLAN_CHANNEL";
     const RANKS_PER_NODE: &str = "PORTOLAN_RANKS_PER_NODE";
-    const MODE: &str = "PORTOLAN_SEASTAR_MODE";
+
+    /// The fabric for processes that are all on one machine.
+    pub const fn kind(&self) -> FabricKind {
+        self.fabric.on_one_machine()
+    }
 
     /// Reads the environment.
     pub fn from_env() -> Result<Self, FabricError> {
@@ -209,8 +228,13 @@ impl FabricConfig {
                 expected: "a number of microseconds".to_owned(),
             });
         }
+        let of_model = ModelOption::ALL
+            .into_iter()
+            .filter(|option| var(option.variable).is_some());
         Ok(Self {
-            kind: var("PORTOLAN_FABRIC").map_or(Ok(default.kind), |k| k.parse())?,
+            fabric: var("PORTOLAN_FABRIC")
+                .map_or(Ok(default.fabric), |name| name.parse())?
+                .with(of_model),
             device: var("PORTOLAN_DEVICE"),
             channel: var(Self::CHANNEL).map_or(Ok(default.channel), |value| {
                 value.parse().map_err(|_| FabricError::Variable {
@@ -219,7 +243,7 @@ impl FabricConfig {
                     expected: "rc, ud or auto".to_owned(),
                 })
             })?,
-            machine: var("PORTOLAN_MACHINE").unwrap_or(default.machine),
+            machine: var(ModelOption::MACHINE.variable).unwrap_or(default.machine),
             place: var(Self::RANKS_PER_NODE).map_or(Ok(default.place), |value| {
                 let place = value.parse().ok().and_then(Placement::new);
                 place.ok_or_else(|| FabricError::Variable {
@@ -235,10 +259,10 @@ impl FabricConfig {
                     expected: "a number of ranks, 0 for no limit".to_owned(),
                 })
             })?,
-            topology: var("PORTOLAN_TOPOLOGY"),
-            mode: var(Self::MODE).map_or(Ok(default.mode), |value| {
+            topology: var(ModelOption::TOPOLOGY.variable),
+            mode: var(ModelOption::MODE.variable).map_or(Ok(default.mode), |value| {
                 value.parse().map_err(|_| FabricError::Variable {
-                    name: Self::MODE,
+                    name: ModelOption::MODE.variable,
                     value: value.chars().take(60).collect(),
                     expected: "generic or accelerated".to_owned(),
                 })

@@ -9,7 +9,7 @@
 //! | [`expected`] | requests whose answer has not come |
 //! | [`region`] | memory that descriptors name |
 //! | [`address`] | peers that are no ranks of a job |
-//! | [`config`], [`mode`], [`place`], [`identity`] | which fabric, and who is who there |
+//! | [`config`], [`choice`], [`mode`], [`place`], [`identity`] | which fabric, and who is who there |
 //! | [`gate`], [`bell`] | who may enter, and what wakes a thread |
 //! | [`protocol`] | which protocol carries which operation, as a table |
 
@@ -18,6 +18,7 @@ pub mod attached;
 pub mod bell;
 pub mod bridge;
 pub mod call;
+pub mod choice;
 pub mod config;
 pub mod delivery;
 pub mod direct;

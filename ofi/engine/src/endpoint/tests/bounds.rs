@@ -64,7 +64,7 @@ fn speak(from: &Side, to: &Side, (of, number): (usize, usize)) {
 /// further over an adapter, which has credits of its own.
 fn three() -> [Side; 3] {
     let config = FabricConfig {
-        kind: FabricKind::Shm,
+        fabric: FabricKind::Shm.into(),
         ..FabricConfig::default()
     };
     sides_over(&config, 3).try_into().ok().unwrap()

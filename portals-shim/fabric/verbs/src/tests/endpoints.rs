@@ -491,7 +491,7 @@ fn device_a_disconnection_rings_for_the_attendant() {
 fn device_a_disconnection_wakes_who_waits() {
     let Some(device) = device() else { return };
     let config = FabricConfig {
-        kind: FabricKind::Verbs,
+        fabric: FabricKind::Verbs.into(),
         device: Some(device.clone()),
         ..FabricConfig::default()
     };
@@ -564,7 +564,7 @@ fn device_endpoints_of_other_channels_are_refused_in_words() {
     let Some(device) = device() else { return };
     for channel in [Channel::Ud, Channel::Auto] {
         let config = FabricConfig {
-            kind: FabricKind::Verbs,
+            fabric: FabricKind::Verbs.into(),
             device: Some(device.clone()),
             channel,
             ..FabricConfig::default()

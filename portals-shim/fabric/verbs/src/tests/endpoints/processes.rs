@@ -27,7 +27,7 @@ fn read(folder: &Path, name: &str) -> Vec<u8> {
 /// Opens an endpoint, as an [`Opened`] for the helpers of ranks.
 fn open() -> (Endpoint, Opened) {
     let config = FabricConfig {
-        kind: FabricKind::Verbs,
+        fabric: FabricKind::Verbs.into(),
         device: device(),
         ..FabricConfig::default()
     };
