@@ -223,7 +223,17 @@ fn info_says_of_each_fabric_whether_and_why() {
     let found = lines(&success("info --json"));
     let fabric = |name: &str| found.iter().find(|l| l["fabric"] == name).unwrap();
     assert_eq!(fabric("seastar")["usable"], true);
+    let taken = &found[0];
+    assert_eq!(
+        (&taken["kind"], &taken["asked"]),
+        (&"choice".into(), &"auto".into())
+    );
+    assert_eq!(taken["one_machine"], "shm");
     let verbs = fabric("verbs");
+    assert_eq!(
+        taken["between_machines"] == "verbs",
+        verbs["usable"] == true
+    );
     assert!(verbs["usable"] == true || verbs["reason"].as_str().is_some_and(|r| !r.is_empty()));
     assert!(found.iter().any(|l| l["kind"] == "guest"));
     assert!(
@@ -270,6 +280,27 @@ fn info_prints_which_protocol_carries_what() {
         .lines()
         .filter(|l| l.trim_start().starts_with("put  matched"));
     assert!(rows.count() >= 5, "{text}");
+}
+
+#[test]
+fn info_says_what_the_environment_comes_to() {
+    for (name, value, line) in [
+        ("PORTOLAN_FABRIC", "auto", "taken    shm on one machine"),
+        ("PORTOLAN_FABRIC", "roce", "taken    verbs on one machine"),
+        (
+            "PORTOLAN_MACHINE",
+            "xt3",
+            "taken    seastar on one machine, nothing",
+        ),
+        (
+            "PORTOLAN_FABRIC",
+            "myrinet",
+            "taken    unknown fabric \"myrinet\"",
+        ),
+    ] {
+        let text = success_in(&[(name, value)], "info");
+        assert!(text.starts_with(line), "{name}={value}: {text}");
+    }
 }
 
 /// Without a fabric two ranks of one machine share its memory, which one line says.

@@ -6,7 +6,7 @@ pub(crate) use host::program;
 
 use clap::Args;
 use host::HostInfo;
-use portals_shim::fabric::{self, FabricConfig, FabricError, FabricKind};
+use portals_shim::fabric::{self, FabricChoice, FabricConfig, FabricError, FabricKind};
 use rustix::fs::Access;
 use serde::Serialize;
 use verbs_backend::{Device, DeviceError, GidType};
@@ -29,6 +29,7 @@ pub(crate) struct Options {
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
+    Choice(ChoiceInfo),
     Fabric(FabricInfo),
     Device(DeviceInfo),
     Port(PortLine),
@@ -44,6 +45,22 @@ enum Line {
 struct LibraryInfo {
     /// Its file, whose name ends with its version.
     library: String,
+}
+
+/// The fabric that a job takes.
+#[derive(Debug, Default, Serialize)]
+struct ChoiceInfo {
+    /// What the environment asks for: a name, or `auto`.
+    asked: String,
+    /// What that comes to if all ranks are on one machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    one_machine: Option<&'static str>,
+    /// The same between machines; absent where nothing of this machine reaches another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    between_machines: Option<&'static str>,
+    /// What is wrong with the environment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
 /// A fabric, and why it cannot be used.
@@ -162,6 +179,9 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
             lines.extend(devices);
         }
     }
+    let usable = |line: &Line| matches!(line, Line::Fabric(f) if f.usable && f.fabric == FabricKind::Verbs.name());
+    let verbs = lines.iter().any(usable);
+    lines.insert(0, choice_line(verbs));
     lines.push(guest_line());
     lines.push(Line::Host(Box::new(HostInfo::look())));
     print(&lines, options.json)
@@ -200,6 +220,27 @@ fn fabric_line(kind: FabricKind) -> Line {
         fabric: kind.name(),
         usable: reason.is_none(),
         reason,
+    })
+}
+
+/// What a job takes that is started with this environment and no option, where verbs can be used or not.
+fn choice_line(verbs: bool) -> Line {
+    let choice = match FabricConfig::from_env() {
+        Ok(config) => config.fabric,
+        Err(error) => {
+            return Line::Choice(ChoiceInfo {
+                problem: Some(error.to_string()),
+                ..ChoiceInfo::default()
+            });
+        }
+    };
+    let here = choice.on_one_machine();
+    let reaches = verbs && (choice == FabricChoice::Auto || here == FabricKind::Verbs);
+    Line::Choice(ChoiceInfo {
+        asked: choice.to_string(),
+        one_machine: Some(here.name()),
+        between_machines: reaches.then(|| FabricKind::Verbs.name()),
+        problem: None,
     })
 }
 
@@ -339,6 +380,18 @@ fn words(line: &Line) -> String {
                 .map(|r| format!(": {r}"))
                 .unwrap_or_default();
             format!("{:<8} {state}{reason}", f.fabric)
+        }
+        Line::Choice(c) => {
+            let between = c.between_machines.unwrap_or("nothing");
+            let taken = match (&c.problem, c.one_machine) {
+                (Some(problem), _) => problem.clone(),
+                (None, here) => format!(
+                    "{} on one machine, {between} between machines ({})",
+                    here.unwrap_or("nothing"),
+                    c.asked
+                ),
+            };
+            format!("{:<8} {taken}", "taken")
         }
         Line::Protocols(table) => table.to_string().trim_end().to_owned(),
         Line::Device(d) => {
