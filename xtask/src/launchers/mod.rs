@@ -225,6 +225,22 @@ impl Programs {
         }
     }
 
+    /// Which fabric a job takes that names none, as one of its ranks says once.
+    fn takes(&self, launcher: &Launcher<'_>, program: &str) -> Result<String> {
+        let (ended, ()) = self.job(launcher, (4, "auto"), &[program], |_, _| Ok(()))?;
+        let lines = ended.words.lines();
+        let said: Vec<&str> = lines
+            .filter_map(|line| Some(line.split_once("portolan: fabric ")?.1))
+            .collect();
+        match (ended.code(), said.as_slice()) {
+            (0, ["shm: all 4 ranks are on one machine"]) => Ok("shm".to_owned()),
+            (code, _) => bail!(
+                "without a fabric: status {code}, {said:?}:\n  {}",
+                ended.last()
+            ),
+        }
+    }
+
     /// A rank that ends wrongly: the status of the job.
     fn fault(&self, launcher: &Launcher<'_>, fault: &str, own: i32) -> Result<String> {
         let portolan = self.portolan.to_string_lossy();
@@ -362,7 +378,7 @@ impl Programs {
         let text = |p: &Path| p.to_string_lossy().into_owned();
         let (gasnet, portals) = (text(&self.gasnet), text(&self.portals));
         let all_right = Some(": all right");
-        let mut row = vec![self.forwards(launcher)?];
+        let mut row = vec![self.forwards(launcher)?, self.takes(launcher, &gasnet)?];
         let fours = self.passes(launcher, 4, "shm", &[&gasnet], all_right)?;
         self.passes(launcher, 2, "shm", &[&gasnet], all_right)?;
         self.passes(launcher, 2, "seastar", &[&gasnet], all_right)?;
@@ -395,8 +411,9 @@ fn named(words: &str) -> Vec<u32> {
         .collect()
 }
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "environment",
+    "without a fabric",
     "GASNet, 4 ranks",
     "Portals",
     "exit 3",
