@@ -15,6 +15,8 @@ Looks at docs/src, docs/decisions and the Markdown files of the root:
   * the walk of a put is the one through the sources, and leads through few files
   * every lock of the sources is on the page of locks, and no other
   * no circle of modules that name each other is larger than it may be
+  * each block and each picture is made by a command, or says why not; docs/blocks.py runs them
+  * sentences of the pages that newcomers read first have 25 words at most
 """
 
 import pathlib
@@ -24,9 +26,11 @@ import sys
 import tomllib
 
 sys.dont_write_bytecode = True
+import blocks
 import locks
 import modules
 import walk
+import words
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SRC = ROOT / "docs" / "src"
@@ -96,13 +100,8 @@ def table():
     return "\n".join(out) + "\n"
 
 
-def pages():
-    yield from sorted(SRC.rglob("*.md"))
-    yield from sorted((ROOT / "docs" / "decisions").glob("*.md"))
-    yield from sorted(ROOT.glob("*.md"))
-
-
 def anchors(text):
+    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
     for title in re.findall(r"^#+ (.+)$", text, re.M):
         title = re.sub(r"[`*]", "", title).strip().lower()
         yield re.sub(r"[^\w\- ]", "", title).replace(" ", "-")
@@ -132,7 +131,7 @@ def check_names(page, text):
         file = ROOT / path
         if not file.exists():
             problem(page, f"no {path}")
-        elif test and not re.search(rf"\bfn {test}\b", file.read_text()):
+        elif test and not re.search(rf"\b(?:fn|def) {test}\b", file.read_text()):
             problem(page, f"no test {test} in {path}")
 
 
@@ -317,10 +316,12 @@ def main():
     if not TABLE.exists() or TABLE.read_text() != table():
         problem(TABLE, "not the table of the machine file; docs/check.py --write")
     summary = (SRC / "SUMMARY.md").read_text()
-    for page in pages():
+    for page in blocks.pages():
         text = page.read_text()
         check_links(page, text)
         check_names(page, text)
+        for what in blocks.problems(page):
+            problem(page, what)
         if page.is_relative_to(SRC) and page.name != "SUMMARY.md":
             if f"({page.relative_to(SRC).as_posix()})" not in summary:
                 problem(page, "not in SUMMARY.md")
@@ -332,8 +333,11 @@ def main():
     check_circles()
     check_locks()
     check_walk()
+    for page, what in words.problems():
+        problem(page, what)
     for p in problems:
         print(p)
+    blocks.summary()
     return 1 if problems else 0
 
 

@@ -1,9 +1,22 @@
-//! The book says what is true, and its example works.
+//! The book says what is true, and its programs work.
 
 use crate::cargo::{self, cargo, release_dir, root};
-use crate::packages;
+use crate::{install, packages};
 use anyhow::{Context, Result, bail};
 use std::process::Command;
+
+#[derive(clap::Args, Default)]
+pub(crate) struct Options {
+    /// Only pages whose path has this word
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
+    /// Write into the pages what comes out, and the pictures
+    #[arg(long)]
+    write: bool,
+}
+
+/// What the programs of the pages are compiled and started with.
+const NEEDED: [&str; 4] = ["python3", "cc", "pkg-config", "mpiexec.hydra"];
 
 const EXAMPLE: &str = "docs/example/Cargo.toml";
 
@@ -20,10 +33,11 @@ pub(crate) fn check() -> Result<()> {
         println!("skipped: no python3 for docs/check.py");
         return Ok(());
     }
+    cargo::run(Command::new("python3").args(["-B", "docs/test_blocks.py"]))?;
     cargo::run(Command::new("python3").arg("docs/check.py"))
 }
 
-/// Builds the example of the page "Writing a program" the way a program outside this repository would be.
+/// Builds the Rust programs of the pages the way programs outside this repository would be.
 pub(crate) fn build_example() -> Result<()> {
     // The versions of the workspace: nothing is looked up, and what is built is built once.
     let lock = root().join(EXAMPLE).with_file_name("Cargo.lock");
@@ -41,26 +55,49 @@ pub(crate) fn build_example() -> Result<()> {
     )
 }
 
-/// Runs that example on two ranks, as the page says. Needs the release executables.
-pub(crate) fn example() -> Result<()> {
-    build_example()?;
-    let release = release_dir();
-    let mut command = Command::new(release.join("portolan"));
-    command
-        .args(["run", "-n", "2", "--"])
-        .arg(release.with_file_name("debug").join("greetings"));
-    for name in ["PORTOLAN_FABRIC", "PORTOLAN_DEVICE", "PORTOLAN_MACHINE"] {
-        command.env_remove(name);
-    }
-    println!("$ {}", cargo::line(&command));
-    let output = command.current_dir(root()).output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    for (me, other) in [(0, 1), (1, 0)] {
-        let words = format!("rank {me} of 2: greetings from rank {other}; own put took ");
-        if !output.status.success() || !said.contains(&words) {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            bail!("the book's example: {}\n{said}{errors}", output.status);
+/// The C libraries, as debug builds: the tests of the workspace have compiled almost all of it.
+fn build_libraries() -> Result<()> {
+    cargo::run(&mut cargo(&[
+        "build",
+        "--quiet",
+        "-p",
+        "portals-c",
+        "-p",
+        "gasnet-c-seq",
+        "-p",
+        "gasnet-c-parsync",
+        "-p",
+        "gasnet-c-par",
+    ]))
+}
+
+/// Runs the blocks of README and book, and compares what they print with the pages. Needs the release executables.
+pub(crate) fn blocks(options: &Options) -> Result<()> {
+    if let Some(missing) = NEEDED.into_iter().find(|name| !packages::is_there(name)) {
+        println!("skipped: no {missing}, so nothing runs the blocks of the book");
+        if std::env::var_os("CI").is_some() {
+            bail!("continuous integration has to run the blocks of the book");
         }
+        return Ok(());
     }
-    Ok(())
+    build_example()?;
+    build_libraries()?;
+    let (home, release) = (tempfile::tempdir()?, release_dir());
+    let debug = release.with_file_name("debug");
+    install::libraries(&debug, (&home.path().join("portolan"), "lib"))?;
+    let mut command = Command::new("python3");
+    command.args(["docs/blocks.py", "--run", "--bin"]);
+    command.arg(release).arg("--debug").arg(debug);
+    command.arg("--home").arg(home.path());
+    command.args(options.only.iter().flat_map(|word| ["--only", word]));
+    if options.write {
+        command.arg("--write");
+    }
+    cargo::run(&mut command)
+}
+
+/// Builds what the blocks run, and runs them.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    cargo::build(&[])?;
+    blocks(options)
 }

@@ -76,16 +76,23 @@ pub(crate) fn build() -> Result<()> {
     cargo::build(&packages)
 }
 
+/// Headers, files for pkg-config, and the C libraries that cargo left in `built`, with libraries in a folder of a prefix. Returns the
+/// paths written.
+pub(crate) fn libraries(built: &Path, place: (&Path, &str)) -> Result<Vec<PathBuf>> {
+    let what = || format!("cannot install under {}", place.0.display());
+    let version = env!("CARGO_PKG_VERSION");
+    let include = root().join("portals-shim/include");
+    let mut written = portals_c::install(&include, built, place, version).with_context(what)?;
+    let include = root().join("conduit/capi/include");
+    written.extend(gasnet_c::install(&include, built, place, version).with_context(what)?);
+    Ok(written)
+}
+
 /// Installs what was built, with libraries in `libdir` of `prefix`; the paths that were written.
 pub(crate) fn into(prefix: &Path, libdir: &str) -> Result<Vec<PathBuf>> {
     let built = release_dir();
     let what = || format!("cannot install under {}", prefix.display());
-    let version = env!("CARGO_PKG_VERSION");
-    let place = (prefix, libdir);
-    let include = root().join("portals-shim/include");
-    let mut written = portals_c::install(&include, &built, place, version).with_context(what)?;
-    let include = root().join("conduit/capi/include");
-    written.extend(gasnet_c::install(&include, &built, place, version).with_context(what)?);
+    let mut written = libraries(&built, (prefix, libdir))?;
     // Not overwritten in place: a program that runs may have the old one mapped.
     let mut copy = |from: PathBuf, folder: &Path, name: &str| -> Result<()> {
         std::fs::create_dir_all(folder).with_context(what)?;
@@ -119,7 +126,7 @@ pub(crate) fn into(prefix: &Path, libdir: &str) -> Result<Vec<PathBuf>> {
         ("portolanConfig.cmake", CMAKE.replace("@UP@", &up)),
         (
             "portolanConfigVersion.cmake",
-            CMAKE_VERSION.replace("@VERSION@", version),
+            CMAKE_VERSION.replace("@VERSION@", env!("CARGO_PKG_VERSION")),
         ),
     ] {
         let to = cmake.join(name);

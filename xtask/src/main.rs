@@ -81,6 +81,8 @@ enum Task {
     /// What a round trip of an active message costs on the model: time, traps, packets, interrupts, as a table
     /// of the book
     AmTrip,
+    /// Runs the console blocks of README and book, and compares what they print with the pages
+    Book(book::Options),
     /// Headers and libraries for C programs, and the commands, under a prefix
     Install(install::Options),
     /// An installation as a tarball, a Debian package, an RPM and a Python wheel
@@ -138,6 +140,7 @@ fn run() -> Result<()> {
         Task::Races(options) => sound::races(&options),
         Task::Growth(options) => growth::run(&options),
         Task::AmTrip => am_trip::run(),
+        Task::Book(options) => book::run(&options),
         Task::Install(options) => install::run(&options),
         Task::Package(options) => package::run(&options),
         Task::InGuest(options) => device::in_guest(&options),

@@ -23,6 +23,7 @@ const NEEDED: &[(&str, &str)] = &[
 /// The same, of what a test is left out without.
 const WANTED: &[(&str, &str)] = &[
     ("python3", "python3"),
+    ("pkg-config", "pkg-config"),
     ("valgrind", "valgrind"),
     ("fi_pingpong", "libfabric-bin"),
     ("/usr/include/rdma/fabric.h", "libfabric-dev"),

@@ -109,7 +109,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     workspace(!options.no_guest)?;
     sound::miri()?;
     hostile::test()?;
-    book::example()?;
+    book::blocks(&book::Options::default())?;
     mpi::test()?;
     if !options.no_guest {
         device::run()?;

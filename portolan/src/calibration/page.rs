@@ -123,7 +123,7 @@ fn section(
     };
     let _ = writeln!(
         text,
-        "Published {kind}: {}. Standing: {}.\n\n![{} model and measurement]({plot})\n",
+        "Published {kind}: {}. Standing: {}.\n\n<!-- picture: cargo xtask calibration, which takes minutes -->\n![{} model and measurement]({plot})\n",
         curve.source, curve.status, machine.name
     );
     parameters(text, machine, &far, &near, curve.messages_per_s.is_some());
