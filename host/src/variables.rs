@@ -1,63 +1,10 @@
-//! The names of all variables that begin with `PORTOLAN_`, so that a misspelt one does not pass in silence.
+//! The variables that something here reads, so that a user finds them and a misspelt one does not pass in silence.
+
+mod table;
 
 use std::sync::Once;
 
-/// Every variable of users that something here reads. A test compares them with the sources and with the book.
-const NAMES: &[&str] = &[
-    "PORTOLAN_ADDRESS",
-    "PORTOLAN_CHANNEL",
-    "PORTOLAN_CHATTY",
-    "PORTOLAN_CONNECT",
-    "PORTOLAN_CONNECTIONS",
-    "PORTOLAN_CONNECTION_STATS",
-    "PORTOLAN_CONNECT_TIMEOUT",
-    "PORTOLAN_CRAY_GET_EVENTS",
-    "PORTOLAN_CRAY_START",
-    "PORTOLAN_CRAY_UNLINK_EVENTS",
-    "PORTOLAN_DATAGRAM_STATS",
-    "PORTOLAN_DEVICE",
-    "PORTOLAN_DUMP_SEGMENTS",
-    "PORTOLAN_EXE",
-    "PORTOLAN_FABRIC",
-    "PORTOLAN_FABRIC_REASON",
-    "PORTOLAN_FLOOD",
-    "PORTOLAN_GID",
-    "PORTOLAN_GUEST",
-    "PORTOLAN_JOB_ID",
-    "PORTOLAN_LAUNCHER",
-    "PORTOLAN_LOG",
-    "PORTOLAN_MACHINE",
-    "PORTOLAN_MEMLOCK",
-    "PORTOLAN_PKEY_INDEX",
-    "PORTOLAN_PROGRESS",
-    "PORTOLAN_PROTO_INFO",
-    "PORTOLAN_QUIET",
-    "PORTOLAN_RANKS_PER_NODE",
-    "PORTOLAN_REMOTE",
-    "PORTOLAN_RINGS",
-    "PORTOLAN_RUN_OPTIONS",
-    "PORTOLAN_SEASTAR_FAULTS",
-    "PORTOLAN_SEASTAR_FAULT_SEED",
-    "PORTOLAN_SEASTAR_MODE",
-    "PORTOLAN_SHORT_GETS",
-    "PORTOLAN_SILENT_RANK",
-    "PORTOLAN_SIMULATION",
-    "PORTOLAN_SL",
-    "PORTOLAN_SPIN",
-    "PORTOLAN_SSH",
-    "PORTOLAN_TOPOLOGY",
-    "PORTOLAN_TRACE",
-    "PORTOLAN_TRACE_COUNTERS",
-    "PORTOLAN_TRACE_ERRORS",
-    "PORTOLAN_TRACE_LINKS",
-    "PORTOLAN_TRACE_PACKETS",
-    "PORTOLAN_TRACE_PCAP",
-    "PORTOLAN_TRACE_SVG",
-    "PORTOLAN_TRACE_TITLE",
-    "PORTOLAN_TRACE_WINDOW",
-    "PORTOLAN_TRAFFIC_CLASS",
-    "PORTOLAN_WRITE_FROM",
-];
+pub use table::{Reader, VARIABLES, Variable};
 
 /// Those of who works on this project.
 const OF_DEVELOPERS: &[&str] = &[
@@ -65,6 +12,7 @@ const OF_DEVELOPERS: &[&str] = &[
     "PORTOLAN_CASE",
     "PORTOLAN_CONFORMANCE_ROUNDS",
     "PORTOLAN_FAULT_ROUND",
+    "PORTOLAN_FLOOD",
     "PORTOLAN_GROWTH_MODELLED",
     "PORTOLAN_GROWTH_ONLY",
     "PORTOLAN_GROWTH_OPERATIONS",
@@ -73,21 +21,26 @@ const OF_DEVELOPERS: &[&str] = &[
     "PORTOLAN_TAG_OPERATIONS",
 ];
 
-/// What all variables here begin with, and those of tests.
-const OURS: &str = "PORTOLAN_";
+/// What variables begin with that nobody else reads, and those of tests.
+const OURS: [&str; 2] = ["PORTOLAN_", "FI_PORTOLAN_"];
 const OF_TESTS: &str = "PORTOLAN_TEST_";
+
+fn is_ours(name: &str) -> bool {
+    OURS.iter().any(|beginning| name.starts_with(beginning))
+}
 
 /// What to say about variables of these names that nothing reads.
 pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
-    let ours = |name: &String| name.starts_with(OURS) && !name.starts_with(OF_TESTS);
+    let ours = |name: &String| is_ours(name) && !name.starts_with(OF_TESTS);
+    let of_users: Vec<&str> = VARIABLES.iter().map(|v| v.name).collect();
     let unknown = |name: &String| {
-        let mut known = NAMES.iter().chain(OF_DEVELOPERS);
+        let mut known = of_users.iter().chain(OF_DEVELOPERS);
         !known.any(|known| known == name)
     };
     let mut lines: Vec<String> = names
         .into_iter()
         .filter(|name| ours(name) && unknown(name))
-        .map(|name| match nearest(&name, NAMES) {
+        .map(|name| match nearest(&name, &of_users) {
             Some(known) => format!("{name} is no variable of Portolan; is it {known}?"),
             None => format!("{name} is no variable of Portolan"),
         })
@@ -158,12 +111,15 @@ mod tests {
             "PORTOLAN_FABRIC",
             "PORTOLAN_TEST_ANYTHING",
             "PORTOLAN_TEAPOT_COSY",
+            "FI_PORTOLAN_DEVISE",
+            "FI_PROVIDER",
             "PORTOLAND",
             "PATH",
         ];
         assert_eq!(
             unknown_variables(names.map(str::to_owned)),
             [
+                "FI_PORTOLAN_DEVISE is no variable of Portolan; is it FI_PORTOLAN_DEVICE?",
                 "PORTOLAN_FABRIK is no variable of Portolan; is it PORTOLAN_FABRIC?",
                 "PORTOLAN_TEAPOT_COSY is no variable of Portolan",
             ]
@@ -172,6 +128,11 @@ mod tests {
 
     fn root() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    }
+
+    /// Whether a file is of the table itself.
+    fn is_of_table(path: &Path) -> bool {
+        path.ends_with("host/src/variables.rs") || path.ends_with("variables/table.rs")
     }
 
     /// The texts of all files below `folder` that end so.
@@ -183,55 +144,146 @@ mod tests {
                 if !name.starts_with('.') && name != "target" {
                     texts(&path, ends, to);
                 }
-            } else if ends.iter().any(|end| name.ends_with(end)) && !path.ends_with("variables.rs")
-            {
+            } else if ends.iter().any(|end| name.ends_with(end)) && !is_of_table(&path) {
                 to.push(fs::read_to_string(&path).unwrap_or_default());
             }
         }
     }
 
-    /// The names that stand alone between quotes.
+    /// The names of variables that stand alone between quotes.
     fn quoted(text: &str) -> impl Iterator<Item = &str> {
-        text.split('"').filter(|word| {
+        let begins = |word: &str| is_ours(word) || word.starts_with("GASNET_");
+        text.split('"').filter(move |word| {
             let of_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
-            word.starts_with(OURS) && word.len() > OURS.len() && word.bytes().all(of_name)
+            begins(word) && !word.ends_with('_') && word.bytes().all(of_name)
         })
     }
 
     /// What tests misspell.
-    const MISSPELT: &str = "PORTOLAN_FABRIK";
+    const MISSPELT: [&str; 2] = ["PORTOLAN_FABRIK", "FI_PORTOLAN_DEVISE"];
+    /// Names of `gasnet.h` that are no variables of the environment.
+    const OF_GASNET_H: [&str; 3] = ["GASNET_OK", "GASNET_BLOCKUNTIL", "GASNET_ERR_"];
+
+    /// The text of a source without its tests.
+    fn untested(text: &str) -> &str {
+        let tests = text.find("#[cfg(test)]\nmod tests {");
+        tests.map_or(text, |at| &text[..at])
+    }
 
     #[test]
     fn the_names_are_those_of_the_sources() {
         let mut sources = Vec::new();
         texts(&root(), &[".rs", ".c"], &mut sources);
-        let read: BTreeSet<&str> = sources
-            .iter()
-            .flat_map(|text| quoted(text))
-            .filter(|name| !name.starts_with(OF_TESTS) && !name.ends_with('_'))
-            .collect();
-        assert!(read.len() > 40, "{read:?}");
-        let known: BTreeSet<&str> = NAMES.iter().chain(OF_DEVELOPERS).copied().collect();
+        // Tests name what GASNet has elsewhere, so that only what is not a test says what is read.
+        let mut untested_sources = Vec::new();
+        let crates = [
+            "conduit",
+            "host",
+            "ofi",
+            "portals-shim",
+            "portolan",
+            "tagged",
+            "launch",
+        ];
+        for folder in crates {
+            for part in [
+                "src",
+                "capi/src",
+                "capi/include",
+                "engine/src",
+                "fabric/api/src",
+            ] {
+                let folder = root().join(folder).join(part);
+                if folder.is_dir() {
+                    texts(&folder, &[".rs", ".h"], &mut untested_sources);
+                }
+            }
+        }
+        let of_gasnet = |name: &&str| {
+            let other = OF_GASNET_H.iter().any(|other| name.starts_with(other));
+            name.starts_with("GASNET_") && !other
+        };
+        let ours = sources.iter().flat_map(|text| quoted(text));
+        let ours = ours.filter(|name| is_ours(name) && !name.starts_with(OF_TESTS));
+        let gasnet = untested_sources.iter();
+        let gasnet = gasnet.flat_map(|text| quoted(untested(text)));
+        let read: BTreeSet<&str> = ours.chain(gasnet.filter(of_gasnet)).collect();
+        assert!(read.len() > 100, "{read:?}");
+        let of_users = VARIABLES.iter().map(|v| v.name);
+        let known: BTreeSet<&str> = of_users.chain(OF_DEVELOPERS.iter().copied()).collect();
         let missing: Vec<_> = read
             .difference(&known)
-            .filter(|n| **n != MISSPELT)
+            .filter(|name| !MISSPELT.iter().any(|m| m == *name))
             .collect();
-        assert!(missing.is_empty(), "add to NAMES: {missing:?}");
+        assert!(missing.is_empty(), "add to the table: {missing:?}");
         let idle: Vec<_> = known.difference(&read).collect();
         assert!(idle.is_empty(), "nothing reads: {idle:?}");
     }
 
     #[test]
-    fn the_book_has_them_all() {
+    fn each_variable_stands_once_with_words_for_all_that_is_asked() {
+        let names: BTreeSet<&str> = VARIABLES.iter().map(|v| v.name).collect();
+        assert_eq!(names.len(), VARIABLES.len());
+        for variable in VARIABLES {
+            assert!(Reader::ALL.contains(&variable.reader));
+            let (default, meaning) = (variable.default, variable.meaning);
+            assert!(!default.is_empty() && meaning.len() > 8, "{variable:?}");
+        }
+        let order = |v: &Variable| Reader::ALL.iter().position(|r| *r == v.reader);
+        let sorted = VARIABLES.is_sorted_by_key(|v| (order(v), v.name));
+        assert!(sorted, "by reader and name");
+    }
+
+    /// The page of the book that is made of the table.
+    const PAGE: &str = "docs/src/variables.md";
+
+    fn page() -> String {
+        let mut text = "# Variables\n\nWhat `portolan info --variables` prints, without the values. The page is made of \
+                        `host/src/variables/table.rs` by\n`PORTOLAN_BLESS=1 cargo test -p host variables`.\n"
+            .to_owned();
+        for reader in Reader::ALL {
+            text += &format!("\n## Read by {}\n\n", reader.words());
+            text += "| variable | default | meaning |\n|---|---|---|\n";
+            for Variable {
+                name,
+                default,
+                meaning,
+                ..
+            } in VARIABLES.iter().filter(|v| v.reader == reader)
+            {
+                text += &format!("| `{name}` | {default} | {meaning} |\n");
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn the_page_of_the_book_is_the_table() {
+        let path = root().join(PAGE);
+        if std::env::var_os("PORTOLAN_BLESS").is_some() {
+            fs::write(&path, page()).unwrap();
+        }
+        let there = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            there == page(),
+            "{PAGE} differs; PORTOLAN_BLESS=1 writes it anew"
+        );
+    }
+
+    #[test]
+    fn the_book_explains_them_all() {
         let mut pages = Vec::new();
         texts(&root().join("docs/src"), &[".md"], &mut pages);
+        let made = page();
+        pages.retain(|page| *page != made);
         let named = |name: &str| {
             let mut words = pages
                 .iter()
                 .flat_map(|page| page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
             words.any(|word| word == name)
         };
-        let absent: Vec<_> = NAMES.iter().filter(|name| !named(name)).collect();
+        let absent = VARIABLES.iter().filter(|v| !named(v.name));
+        let absent: Vec<_> = absent.map(|v| v.name).collect();
         assert!(absent.is_empty(), "{absent:?}");
     }
 }
