@@ -22,8 +22,14 @@ WHOLE = (
     "docs/src/comparison.md",
     "docs/src/state.md",
     "docs/src/writing-a-program.md",
+    "docs/src/troubleshooting.md",
+    "docs/src/programs.md",
+    "docs/src/trace.md",
+    "docs/src/c-programs.md",
+    "docs/src/libfabric.md",
+    "docs/src/porting-to-clusters.md",
 )
-HEADS = ("docs/src/troubleshooting.md", "docs/src/programs.md", "docs/src/c-programs.md", "docs/src/gasnet.md")
+HEADS = ("docs/src/gasnet.md",)
 
 
 def paragraphs(text):
