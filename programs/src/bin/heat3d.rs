@@ -6,9 +6,12 @@ use programs::heat3d::{self, FileError, GridFile, HeatError};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// How a grid comes about is what a first call lacks.
+const USAGE: &str = "heat3d [OPTIONS] INPUT\n       heat3d --generate 32 32 32 7 INPUT    makes a grid to begin with";
+
 /// Diffuses five variables on a periodic grid; the checksum is the same for any number of ranks.
 #[derive(Parser)]
-#[command(name = "heat3d", version)]
+#[command(name = "heat3d", version, override_usage = USAGE)]
 struct Cli {
     /// The initial grid.
     #[arg(required_unless_present = "generate")]

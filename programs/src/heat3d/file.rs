@@ -8,7 +8,7 @@
 use super::block::{Dims, Extent};
 use super::{GHOST, VARIABLES};
 use std::fs::File;
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"HEAT3D\0\x01";
@@ -25,6 +25,12 @@ pub enum FileError {
         path: PathBuf,
         /// Cause.
         source: std::io::Error,
+    },
+    /// There is none to read.
+    #[error("{path}: No such file or directory; `heat3d --generate 32 32 32 7 {path}` makes a grid", path = .path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
     },
     /// It is something else.
     #[error("{path}: not a heat3d grid (wrong magic)", path = .path.display())]
@@ -76,7 +82,12 @@ impl GridFile {
             path: path.to_owned(),
             source,
         };
-        let mut file = File::open(path).map_err(io)?;
+        let mut file = File::open(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => FileError::Missing {
+                path: path.to_owned(),
+            },
+            _ => io(error),
+        })?;
         let actual = file.metadata().map_err(io)?.len();
         let mut magic = [0; 8];
         let expected = HEADER;

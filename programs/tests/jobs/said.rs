@@ -22,6 +22,22 @@ fn what_is_wrong_with_the_arguments_is_said_in_one_write() {
 }
 
 #[test]
+fn a_grid_that_is_not_there_is_answered_with_how_to_make_one() {
+    for (words, said) in [
+        (&[][..], "heat3d --generate 32 32 32 7 INPUT"),
+        (
+            &["--serial", "/no/grid"],
+            "/no/grid: No such file or directory; `heat3d --generate 32 32 32 7 /no/grid` makes a grid",
+        ),
+    ] {
+        let output = clean(program(HEAT3D, words)).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(said), "{words:?}: {errors}");
+    }
+}
+
+#[test]
 fn variables_without_effect_are_said_once() {
     let updates = ["--log2-table", "8", "--updates", "64"];
     let mut job = clean(job_over("shm", 3, GUPS, &updates));
