@@ -9,32 +9,49 @@ use portals_shim::fabric::{
 };
 use portals_shim::place::Placement;
 
+use crate::cmd::numbers::whole;
 use crate::error::CmdError;
+
+/// Headings of the help.
+const VERBS: &str = "Verbs";
+const MODEL: &str = "SeaStar model";
 
 /// The choice of a fabric, the same for every command that needs one.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Fabric")]
 pub(crate) struct FabricArgs {
-    /// Fabric: shm (memory of one machine), verbs (RDMA; also infiniband, ib, roce, rdma), seastar (a model), or auto: shm on
-    /// one machine, verbs between machines, and the model if an option of it is given
+    /// Fabric: auto, shm, verbs (RDMA) or seastar (a model)
+    ///
+    /// auto takes shm, the memory of one machine, if all ranks are on one. Between machines it takes verbs. It takes the
+    /// model if an option of the model is given. Other words for verbs are infiniband, ib, roce and rdma.
     #[arg(long, env = "PORTOLAN_FABRIC", value_name = "NAME", default_value_t = FabricChoice::Auto)]
     pub(crate) fabric: FabricChoice,
-    /// Under verbs ranks of one machine talk through the device too, and not through memory
-    #[arg(long)]
+    /// Have ranks of one machine talk through the device too
+    ///
+    /// Without it ranks of one machine talk through memory, under verbs too.
+    #[arg(long, help_heading = VERBS)]
     pub(crate) no_shm: bool,
-    /// How the verbs fabric carries messages: rc (a reliable connection to each peer, RDMA), ud (reliable datagrams, two
-    /// queue pairs for all peers) or auto (those, and connections to the peers that are talked to much); rc by default
-    #[arg(long, env = FabricConfig::CHANNEL, value_name = "CHANNEL")]
+    /// How messages are carried: rc, ud or auto; rc by default
+    ///
+    /// rc is a reliable connection to each peer, and RDMA. ud is reliable datagrams, with two queue pairs for all peers.
+    /// auto begins with datagrams and connects to the peers that are talked to much.
+    #[arg(long, env = FabricConfig::CHANNEL, value_name = "CHANNEL", help_heading = VERBS)]
     pub(crate) channel: Option<Channel>,
-    /// RDMA device of the verbs fabric, such as rxe0; the first usable one by default
-    #[arg(long, env = "PORTOLAN_DEVICE", value_name = "NAME")]
+    /// RDMA device, such as rxe0; the first usable one by default
+    ///
+    /// NAME:PORT names a port too. `portolan info` lists devices and ports.
+    #[arg(long, env = "PORTOLAN_DEVICE", value_name = "NAME", help_heading = VERBS)]
     pub(crate) device: Option<String>,
-    /// Address of the RDMA device's port: an IP address, or an index that `portolan info` shows; the one that
-    /// reaches most peers by default
-    #[arg(long, env = "PORTOLAN_GID", value_name = "GID")]
+    /// Address of the device's port: an IP address or an index
+    ///
+    /// `portolan info` shows the addresses with their indices. The one that reaches most peers is the default.
+    #[arg(long, env = "PORTOLAN_GID", value_name = "GID", help_heading = VERBS)]
     pub(crate) gid: Option<String>,
-    /// Ranks that share a node, numbered within it; elsewhere than on the model it is a node by name
+    /// Ranks that share a node, numbered within it
+    ///
+    /// On the model the ranks of a node share its NIC. Elsewhere a node is so by name, and GASNet's supernodes follow it.
     #[arg(long, env = "PORTOLAN_RANKS_PER_NODE", default_value_t = 1, value_name = "R",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_PER_NODE)))]
+          value_parser = whole(1..=MOST_PER_NODE))]
     pub(crate) ranks_per_node: u32,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
@@ -44,35 +61,41 @@ pub(crate) struct FabricArgs {
 
 /// What goes wrong on the machine that is modelled.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = MODEL)]
 pub(crate) struct FaultArgs {
-    /// What goes wrong on the SeaStar model: a fault file, as in the book under Faults of the
-    /// SeaStar model; times in it are from the start of the simulated machine, as in traces
+    /// What goes wrong: a fault file
+    ///
+    /// The book describes the file under Faults of the SeaStar model. Times in it are from the start of the simulated
+    /// machine, as in traces.
     #[arg(long, env = FabricConfig::FAULTS, value_name = "FILE", value_parser = whole_path)]
     pub(crate) faults: Option<String>,
-    /// Seed of what goes wrong at random, instead of the fault file's, and perhaps the rates, such
-    /// as 7:lost_packets=1000,corrupted_packets=1000 (of 10^9) or 7:link_bit_errors=1000 (of 10^12)
-    #[arg(long, env = FabricConfig::FAULT_SEED, value_name = "N[:RATE=VALUE,..]")]
+    /// Seed of what goes wrong at random: N or N:RATE=VALUE,..
+    ///
+    /// It replaces the fault file's seed, and the rates that it names, such as
+    /// 7:lost_packets=1000,corrupted_packets=1000 (of 10^9) or 7:link_bit_errors=1000 (of 10^12).
+    #[arg(long, env = FabricConfig::FAULT_SEED, value_name = "SEED")]
     pub(crate) fault_seed: Option<String>,
 }
 
 /// The choice of the machine that is modelled.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = MODEL)]
 pub(crate) struct ModelArgs {
-    /// Machine that the SeaStar model is set up as: xt4, xt4-linux, xt3, xt3-linux, redstorm,
-    /// redstorm-2005, or a machine file (a path with a / or ending in .toml); xt4 by default
-    #[arg(
-        long,
-        env = "PORTOLAN_MACHINE",
-        value_name = "NAME|FILE",
-        value_parser = machine
-    )]
+    /// Machine: xt4, xt3, redstorm, .. or a file; xt4 by default
+    ///
+    /// The machines are xt4, xt4-linux, xt3, xt3-linux, redstorm and redstorm-2005. A path with a / or that ends in
+    /// .toml is a machine file.
+    #[arg(long, env = "PORTOLAN_MACHINE", value_name = "NAME", value_parser = machine)]
     pub(crate) machine: Option<String>,
-    /// Grid of the SeaStar model, such as 4x4x2, or 4x4x2,mesh without the links that close its
-    /// rows; by default the smallest torus that holds the nodes. Nodes fill rows of x first
-    #[arg(long, env = "PORTOLAN_TOPOLOGY", value_name = "XxYxZ[,mesh]")]
+    /// Grid of nodes: XxYxZ, or XxYxZ,mesh, such as 4x4x2
+    ///
+    /// A mesh has no links that close its rows. The smallest torus that holds the nodes is the default. Nodes fill rows
+    /// of x first.
+    #[arg(long, env = "PORTOLAN_TOPOLOGY", value_name = "GRID")]
     pub(crate) topology: Option<String>,
-    /// Who matches on the SeaStar model: generic (the kernels of the nodes), which is the default, or
-    /// accelerated (the firmware of their NICs)
+    /// Who matches: generic or accelerated; generic by default
+    ///
+    /// generic: the kernels of the nodes. accelerated: the firmware of their NICs.
     #[arg(long, env = "PORTOLAN_SEASTAR_MODE", value_name = "MODE")]
     pub(crate) mode: Option<Mode>,
 }

@@ -10,12 +10,20 @@ use crate::cmd::{
 };
 use crate::guest::GuestOptions;
 
+/// Two lines that can be typed, at the end of a command's help.
+macro_rules! examples {
+    ($first:literal, $second:literal) => {
+        concat!("Examples:\n  ", $first, "\n  ", $second)
+    };
+}
+
 /// Portals 3.3 and the GASNet conduit on the networks of today
 ///
 /// Runs programs written for the Portals message interface on a real RDMA network, on SoftRoCE, or on a
 /// cycle-approximate model of the Cray SeaStar. Without a command it runs the demo.
 #[derive(Debug, Parser)]
-#[command(name = "portolan", version, max_term_width = 100)]
+#[command(name = "portolan", version, max_term_width = 100,
+          after_help = examples!("portolan demo", "portolan run -n 2 -- gups"))]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -23,27 +31,70 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Two ranks on the SeaStar model: tables next to the published curves, and plots
+    /// Measure the SeaStar model and print it beside published curves
+    ///
+    /// Two ranks on the model: tables with the published curves beside them, plots, and results as lines of JSON.
+    #[command(after_help = examples!("portolan demo", "portolan demo --machine redstorm --sizes 8,1K --out redstorm"))]
     Demo(demo::Options),
     /// Run a program on N ranks over a fabric
+    ///
+    /// The exit status is 0 when every rank succeeded, and a rank's own status if one failed. It is 128 + the signal if
+    /// one was killed, 124 after --timeout, 2 for bad usage, and 3 when the fabric cannot be used here.
+    #[command(after_help = examples!("portolan run -n 4 -- gups", "portolan run -n 2 --machine redstorm -- gups --updates 100"))]
     Run(run::Options),
     /// Measure a fabric
+    ///
+    /// `portolan bench list` tells what can be measured; all measures everything.
+    #[command(after_help = examples!("portolan bench pingpong put-bandwidth --sizes 8,1K",
+                                     "portolan bench put-latency --fabric shm --sizes 8 --iters 100 --json -"))]
     Bench(bench::Options),
-    /// What each parameter of Firehose changes: one workload, run with each, as a table
+    /// Measure what each parameter of Firehose changes
+    ///
+    /// One workload is run with each parameter; the table has a row for each.
+    #[command(after_help = examples!("portolan firehose --operations 4", "portolan firehose --fabric shm --set 16M --operations 4"))]
     Firehose(firehose::Options),
-    /// What can be used on this machine, and why the rest cannot
+    /// Say what can be used on this machine, and why the rest cannot
+    #[command(after_help = examples!("portolan info", "portolan info --json"))]
     Info(info::Options),
-    /// Try what a job needs on this machine, and say how to mend what does not work
+    /// Try what a job needs here, and say how to mend it
+    ///
+    /// A job of two ranks on each fabric that can be used, one by each launcher in PATH, the limit of locked memory, and the
+    /// libfabric provider. The exit status is 1 if something that should work does not.
+    #[command(after_help = examples!("portolan doctor", "portolan doctor --json --timeout 60"))]
     Doctor(doctor::Options),
-    /// Boot a small QEMU machine with SoftRoCE and run a command in it, on this machine's files
+    /// Run a command in a small virtual machine with SoftRoCE
+    ///
+    /// QEMU boots a machine of this machine's files, which has the RDMA device rxe0. What the command writes to files is
+    /// discarded.
+    #[command(after_help = examples!("portolan guest -- portolan info",
+                                     "portolan guest -- portolan run -n 2 --fabric verbs -- gups"))]
     Guest(GuestOptions),
-    /// Run a program on the SeaStar model and write what the machine did: a timeline, a capture, tables
+    /// Run a program on the SeaStar model and write what the machine did
+    ///
+    /// It writes a timeline, a capture of packets, a drawing, and tables. Without --out, --pcap, --svg, --links and
+    /// --counters the timeline goes to portolan-trace.json. The exit status is that of portolan run, or 1 where a file is
+    /// not whole.
+    #[command(after_help = examples!("portolan trace -n 2 -- gups --updates 100",
+                                     "portolan trace -n 2 --svg busy.svg --links -- gups --updates 100"))]
     Trace(trace::Options),
-    /// Add up the trace and statistics files of a GASNet program (GASNET_TRACEFILE, GASNET_STATSFILE)
+    /// Add up trace and statistics files of a GASNet program
+    ///
+    /// The files are those of GASNET_TRACEFILE and GASNET_STATSFILE, of this conduit or another one.
+    #[command(after_help = examples!("portolan summary trace.0", "portolan summary --per-rank trace.%"))]
     Summary(summary::Options),
-    /// Simulate a machine that programs join when they like, as endpoints of no job
+    /// Simulate a machine that programs join when they like
+    ///
+    /// Programs join it as endpoints that belong to no job. Prints one line, PORTOLAN_SIMULATION=WORD, when the
+    /// simulation has begun, and runs until it is ended by a signal. Programs with that variable open endpoints in it at
+    /// any time. Whoever has the word may join.
+    #[command(after_help = examples!("portolan simulate --places 2", "portolan simulate --places 4 --machine xt3"))]
     Simulate(simulate::Options),
-    /// Serve chips of the SeaStar model as PCI devices over vfio-user
+    /// Serve chips of the SeaStar model as PCI devices
+    ///
+    /// A vfio-user client (another program's driver, a virtual machine) finds a PCI function with vendor 0x17db and
+    /// device 0x0101 at PATH.0, PATH.1 and so on: one chip each, in a ring. Virtual time passes when a client touches its
+    /// function. When a client leaves, its chip forgets the memory; when the last one leaves, all chips begin anew.
+    #[command(after_help = examples!("portolan seastar-device --socket nic", "portolan seastar-device --socket chip --nodes 4 --once"))]
     SeastarDevice(seastar_device::Options),
     /// The ranks of one host of a job; started by `run --hosts`
     #[command(hide = true)]
@@ -116,6 +167,80 @@ mod tests {
         }
     }
 
+    /// The help of each command that is shown, short or long, as a terminal of 80 columns has it.
+    fn helps(long: bool) -> Vec<(String, String)> {
+        let mut cli = Cli::command().term_width(80);
+        cli.build();
+        let shown = |c: &&clap::Command| !c.is_hide_set() && c.get_name() != "help";
+        let shown = cli.get_subcommands().filter(shown).cloned();
+        std::iter::once(cli.clone())
+            .chain(shown)
+            .map(|mut command| {
+                let help = match long {
+                    true => command.render_long_help(),
+                    false => command.render_help(),
+                };
+                (command.get_name().to_owned(), help.to_string())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn help_fits_80_columns() {
+        for long in [false, true] {
+            for (name, help) in helps(long) {
+                let wide = help.lines().find(|line| line.chars().count() > 80);
+                assert_eq!(wide, None, "{name}, long: {long}");
+            }
+        }
+    }
+
+    #[test]
+    fn options_are_grouped_and_their_short_help_is_a_line_or_two() {
+        for (name, help) in helps(false) {
+            for heading in match name.as_str() {
+                "run" => &[
+                    "Arguments:",
+                    "Job:",
+                    "Fabric:",
+                    "Verbs:",
+                    "SeaStar model:",
+                    "Hosts:",
+                ][..],
+                "bench" => &["Job:", "Measurement:", "Output:", "Fabric:", "Verbs:"],
+                "trace" => &["Job:", "Output:", "SeaStar model:"],
+                _ => &[],
+            } {
+                assert!(help.lines().any(|l| l == *heading), "{name}: {heading}");
+            }
+        }
+        let cli = Cli::command();
+        for command in cli.get_subcommands().filter(|c| !c.is_hide_set()) {
+            for arg in command.get_arguments() {
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                let (name, words) = (command.get_name(), help.len());
+                assert!((1..=80).contains(&words), "{name} {arg}: {help}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_help_of_each_command_ends_with_two_examples_that_are_understood() {
+        for (name, help) in helps(false) {
+            let (_, examples) = help
+                .split_once("\nExamples:\n")
+                .unwrap_or_else(|| panic!("{name}"));
+            let lines: Vec<&str> = examples.lines().collect();
+            assert_eq!(lines.len(), 2, "{name}: {examples}");
+            for line in lines {
+                let of_it = name == "portolan" || line.starts_with(&format!("  portolan {name}"));
+                assert!(of_it, "{name}: {line}");
+                let parsed = Cli::try_parse_from(line.split_whitespace());
+                assert!(parsed.is_ok(), "{name}: {line}: {parsed:?}");
+            }
+        }
+    }
+
     /// The fabric that `run` takes after these words.
     fn fabric_of(words: &str) -> FabricKind {
         let line = format!("portolan run -n 2 {words} -- prog");
@@ -171,6 +296,10 @@ mod tests {
             ),
             ("run -- prog", "not provided:\n  --ranks <N>"),
             (
+                "run -n abc -- prog",
+                "'abc' for '--ranks <N>': a whole number is expected, such as 1",
+            ),
+            (
                 "run -n 2 --fabric myrinet -- prog",
                 "unknown fabric \"myrinet\"; the fabrics are auto, verbs, shm and seastar",
             ),
@@ -179,7 +308,11 @@ mod tests {
                 "'A' for '--env <K=V>': K=V is expected",
             ),
             ("bench", "not provided:\n  <NAME>..."),
-            ("bench teleport", "'teleport' for '<NAME>...'"),
+            (
+                "bench teleport",
+                "'teleport' for '<NAME>...': there is no such measurement; `portolan bench list` shows all",
+            ),
+            ("bench pingpon", "is it pingpong?"),
             (
                 "run -n 2 --ranks-per-node 0 -- prog",
                 "'--ranks-per-node <R>': 0 is not in 1..=64",

@@ -172,14 +172,73 @@ fn an_unknown_machine_is_named_before_ranks_start() {
 }
 
 #[test]
-fn results_that_cannot_be_written_are_a_failure() {
-    let output = portolan("bench pingpong --sizes 8 --iters 1 --json /nonexistent/r.jsonl");
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(
-        errors.contains("cannot create /nonexistent/r.jsonl"),
-        "{errors}"
-    );
+fn files_that_cannot_be_written_or_read_are_a_failure_before_anything_is_measured() {
+    for (line, said) in [
+        (
+            "bench pingpong --sizes 8 --iters 1 --json /nonexistent/r.jsonl",
+            "cannot create /nonexistent/r.jsonl: No such file or directory (os error 2); make /nonexistent first",
+        ),
+        (
+            "bench pingpong --sizes 8 --iters 1 --json /",
+            "cannot create /: Is a directory",
+        ),
+        (
+            "bench pingpong --sizes 8 --iters 1 --plot /proc/no",
+            "cannot make the folder /proc/no: ",
+        ),
+        (
+            "bench pingpong --sizes 8 --iters 1 --plot /tmp --beside /nonexistent/r.jsonl",
+            "cannot read /nonexistent/r.jsonl: No such file",
+        ),
+        (
+            "demo --sizes 8 --out /proc/no",
+            "cannot make the folder /proc/no: ",
+        ),
+    ] {
+        let output = portolan(line);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains(said), "{line}: {errors}");
+        assert_eq!(output.stdout, b"", "{line}");
+    }
+}
+
+#[test]
+fn a_measurement_that_fails_leaves_no_file_and_an_old_one_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    fs::write(&old, "results of yesterday\n").unwrap();
+    for file in [&old, &new] {
+        let file = file.display();
+        let output = portolan(&format!("bench pingpong --machine nosuch --json {file}"));
+        assert_eq!(output.status.code(), Some(3));
+    }
+    assert_eq!(fs::read_to_string(old).unwrap(), "results of yesterday\n");
+    assert!(!new.exists());
+}
+
+#[test]
+fn the_list_names_every_measurement_and_measures_nothing() {
+    let list = success("bench list");
+    assert_eq!(list.lines().count(), 26);
+    for name in ["pingpong", "am-threads", "random-put"] {
+        assert!(
+            list.lines().any(|l| l.starts_with(&format!("{name} "))),
+            "{list}"
+        );
+    }
+    for (line, said) in [
+        ("bench all list", "all and list stand alone"),
+        (
+            "bench all --sizes 8",
+            "all measures each at sizes of its own",
+        ),
+    ] {
+        let output = portolan(line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.contains(said), "{errors}");
+    }
 }
 
 #[test]

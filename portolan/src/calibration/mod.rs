@@ -21,7 +21,7 @@ use clap::Args;
 use nic_model::Machine;
 
 use crate::bench::{Curve, Name, show_size};
-use crate::cmd::{failed, say};
+use crate::cmd::{failed, output, say};
 use crate::error::CmdError;
 use fit::Fitted;
 use model::Point;
@@ -196,6 +196,9 @@ fn rate(curve: &Curve) -> Vec<Target> {
 
 /// Compares, fits and writes as asked.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
+    for path in options.fit.iter().chain(&options.page) {
+        output::folder(path)?;
+    }
     let mut status = 0;
     for name in &options.machine {
         let curve = curve_of(name)?;

@@ -1,7 +1,7 @@
 //! `portolan bench`: measures a fabric between ranks of this very program.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,34 +18,51 @@ use crate::bench::{
     parse_size, read_records, show_size, table, write_plots, write_records,
 };
 use crate::cli::FabricArgs;
+use crate::cmd::asked::{Asked, AskedParser, list};
+use crate::cmd::numbers::whole;
+use crate::cmd::output::{self, OutputFile};
+use crate::cmd::run::RANKS_MAX;
 use crate::cmd::{failed, say};
 use crate::error::CmdError;
 use crate::run::{JobSpec, launch};
 
-/// What to measure; the same words for the command and for its ranks.
+/// What to measure, for a rank.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Plan {
-    /// Measurements
     #[arg(required = true, value_enum, value_name = "NAME")]
     pub(crate) names: Vec<Name>,
-    /// Message sizes, such as 8,64,1K,1M; for match-depth the entries before the one that matches, for am-threads the
-    /// threads
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+/// How to measure; the same words for the command and for its ranks.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Measurement")]
+pub(crate) struct How {
+    /// Message sizes, such as 8,64,1K,1M
+    ///
+    /// They are entries before the one that matches for match-depth and tag-posted, operations under way for
+    /// puts-in-flight, threads for am-threads, and the memory that is put to for random-put.
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "LIST")]
     pub(crate) sizes: Vec<u64>,
-    /// What computes for each message of pingpong and message-rate on the SeaStar model: the MPI library
-    /// of the machine, as in the published figures, or nothing
+    /// What computes above Portals on the SeaStar model
+    ///
+    /// It computes for each message of the measurements that are published of MPI: the MPI library of the machine, as in
+    /// the published figures, or nothing.
     #[arg(long, value_enum, default_value_t = Layer::Mpi, value_name = "LAYER")]
     pub(crate) software: Layer,
-    /// Conduits to measure: that over Portals, and as a baseline one over tagged messages, which has am-medium,
-    /// segment-put and segment-put-bandwidth
+    /// Conduits to measure
+    ///
+    /// The one over Portals, and as a baseline one over tagged messages. That has am-medium, segment-put and
+    /// segment-put-bandwidth.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Which::Portals], value_name = "LIST")]
     pub(crate) conduit: Vec<Which>,
-    /// How the memory is pinned that random-put puts to; each in a job of its own
+    /// How random-put pins memory; each in a job of its own
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Pinning::Whole, Pinning::Firehose, Pinning::Rendezvous],
           value_name = "LIST")]
     pub(crate) pinning: Vec<Pinning>,
     /// Durations to take at each size
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "K", value_parser = whole(1..=1_000_000u64))]
     pub(crate) iters: Option<u64>,
 }
 
@@ -85,32 +102,43 @@ impl Layer {
 
 /// Options of `portolan bench`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Job")]
 pub(crate) struct Options {
-    #[command(flatten)]
-    plan: Plan,
-    /// Number of ranks; ranks 0 and 1 measure
-    #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 2,
-          value_parser = clap::value_parser!(u32).range(2..=4096))]
+    /// Measurements, or all; list tells what there is
+    #[arg(required = true, value_name = "NAME", value_parser = AskedParser, hide_possible_values = true,
+          help_heading = None::<&'static str>)]
+    asked: Vec<Asked>,
+    /// Number of ranks, of which 0 and 1 measure
+    #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 2, value_parser = whole(2..=RANKS_MAX))]
     ranks: u32,
-    #[command(flatten)]
-    fabric: FabricArgs,
-    /// Write results as lines of JSON into FILE, or to standard output in place of the tables for -
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Results of other runs (files of --json) to stand beside these in the drawings
-    #[arg(long, value_name = "FILE", requires = "plot")]
-    beside: Vec<PathBuf>,
-    /// Draw one SVG for each measurement into DIR
-    #[arg(long, value_name = "DIR")]
-    plot: Option<PathBuf>,
-    /// Run the jobs so often, one after the other and in turn; times are then the least, and the middle of the medians.
-    /// What is compared is compared at the same times, so that what else the machine does counts for all
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Run the jobs so often, by turns
+    ///
+    /// Times are then the least, and the middle of the medians. What is compared is compared at the same times, so that
+    /// what else the machine does counts for all.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=1000u32))]
     turns: u32,
     /// End each job after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = super::run::seconds)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    how: How,
+    /// Write results into FILE as lines of JSON
+    ///
+    /// For - they go to standard output, in place of the tables.
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    json: Option<PathBuf>,
+    /// Draw one SVG for each measurement into DIR
+    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
+    plot: Option<PathBuf>,
+    /// Draw results of another run too, a file of --json
+    #[arg(long, value_name = "FILE", requires = "plot", help_heading = OUTPUT)]
+    beside: Vec<PathBuf>,
+    #[command(flatten)]
+    fabric: FabricArgs,
 }
+
+/// Heading of the help.
+const OUTPUT: &str = "Output";
 
 /// Options of one rank of a measurement.
 #[derive(Debug, Args)]
@@ -125,8 +153,8 @@ pub(crate) struct RankOptions {
 impl Plan {
     /// All points, in the order they are measured.
     fn points(&self) -> Vec<(Name, u64)> {
-        let of = |name: &Name| match self.sizes.as_slice() {
-            [_, ..] if name.axis() != Axis::Nothing => self.sizes.clone(),
+        let of = |name: &Name| match self.how.sizes.as_slice() {
+            [_, ..] if name.axis() != Axis::Nothing => self.how.sizes.clone(),
             _ => name.default_points(),
         };
         let points = |name: &Name| {
@@ -142,7 +170,7 @@ impl Plan {
     fn work(&self) -> Vec<(Name, u64, Which)> {
         let each = |(name, point): (Name, u64)| {
             let conduits: &[Which] = if name.is_of_conduit() {
-                &self.conduit
+                &self.how.conduit
             } else {
                 &[Which::Portals]
             };
@@ -169,17 +197,6 @@ impl Plan {
                 )));
             }
         }
-        if let [_, _, ..] = self.names.as_slice()
-            && let Some(name) = self.names.iter().find(|n| n.is_of_pinning())
-        {
-            return Err(CmdError::Usage(format!("{name} takes jobs of its own")));
-        }
-        let of = |which: fn(Name) -> bool| self.names.iter().copied().find(|name| which(*name));
-        if let (Some(threads), Some(other)) = (of(Name::is_of_threads), of(Name::is_of_conduit)) {
-            return Err(CmdError::Usage(format!(
-                "{threads} takes a job of its own, without {other}"
-            )));
-        }
         Ok(())
     }
 
@@ -200,7 +217,8 @@ impl Plan {
         if self.names.iter().any(|name| name.is_of_pinning()) {
             let bytes = self.points().iter().map(|p| p.1).max().unwrap_or(0);
             let whole = usize::try_from(bytes).map_err(|_| BenchError::TooLarge(bytes))?;
-            let pinning = self.pinning.first().copied().unwrap_or(Pinning::Whole);
+            let pinning = self.how.pinning.first().copied();
+            let pinning = pinning.unwrap_or(Pinning::Whole);
             return Ok(Above::Pinned(pinning, whole));
         }
         if !self.names.iter().any(|name| name.is_of_conduit()) {
@@ -210,49 +228,108 @@ impl Plan {
         Ok(Above::Conduit(segment))
     }
 
-    /// The plan as jobs, with variables of theirs.
+    /// The plan as jobs, with variables of theirs: threads share a conduit of their own kind, and each way to pin memory
+    /// has a job of its own.
     fn jobs(&self) -> Vec<(Self, Vec<(OsString, OsString)>)> {
-        if !self.names.iter().any(|name| name.is_of_pinning()) {
-            return vec![(self.clone(), Vec::new())];
-        }
-        let job = |pinning: &Pinning| {
-            let plan = Self {
-                pinning: vec![*pinning],
-                ..self.clone()
-            };
-            let missing = |v: &&(&str, &str)| std::env::var_os(v.0).is_none();
-            let variables = pinning.variables().iter().filter(missing);
-            (plan, variables.map(|v| (v.0.into(), v.1.into())).collect())
+        let of = |which: &dyn Fn(&Name) -> bool| {
+            let names: Vec<Name> = self.names.iter().copied().filter(which).collect();
+            let how = self.how.clone();
+            (!names.is_empty()).then_some(Self { names, how })
         };
-        self.pinning.iter().map(job).collect()
+        let threads = of(&|name| name.is_of_threads());
+        let pinned = of(&|name| name.is_of_pinning());
+        let others = of(&|name| !name.is_of_threads() && !name.is_of_pinning());
+        let plain = others.into_iter().chain(threads);
+        let mut jobs: Vec<_> = plain.map(|plan| (plan, Vec::new())).collect();
+        if let Some(plan) = pinned {
+            jobs.extend(self.how.pinning.iter().map(|pinning| plan.pinned(*pinning)));
+        }
+        jobs
+    }
+
+    /// The plan with one way to pin memory, and the variables of that.
+    fn pinned(&self, pinning: Pinning) -> (Self, Vec<(OsString, OsString)>) {
+        let mut plan = self.clone();
+        plan.how.pinning = vec![pinning];
+        let missing = |v: &&(&str, &str)| std::env::var_os(v.0).is_none();
+        let variables = pinning.variables().iter().filter(missing);
+        (plan, variables.map(|v| (v.0.into(), v.1.into())).collect())
     }
 
     /// The words that make a rank measure this plan.
     fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = self.names.iter().map(|n| n.word().into()).collect();
-        for size in &self.sizes {
+        let how = &self.how;
+        for size in &how.sizes {
             words.extend(["--sizes".into(), size.to_string().into()]);
         }
-        words.extend(["--software".into(), self.software.word().into()]);
-        for which in &self.conduit {
+        words.extend(["--software".into(), how.software.word().into()]);
+        for which in &how.conduit {
             words.extend(["--conduit".into(), which.word().into()]);
         }
-        for pinning in &self.pinning {
+        for pinning in &how.pinning {
             words.extend(["--pinning".into(), pinning.word().into()]);
         }
-        if let Some(iters) = self.iters {
+        if let Some(iters) = how.iters {
             words.extend(["--iters".into(), iters.to_string().into()]);
         }
         words
     }
 }
 
+impl Options {
+    /// What was asked for; none where that is the list of what there is.
+    fn plan(&self) -> Result<Option<Plan>, CmdError> {
+        let has = |what: Asked| self.asked.contains(&what);
+        let usage = |message: &str| Err(CmdError::Usage(message.to_owned()));
+        if (has(Asked::List) || has(Asked::All)) && self.asked.len() > 1 {
+            return usage("all and list stand alone");
+        }
+        if has(Asked::List) {
+            return Ok(None);
+        }
+        if has(Asked::All) && !self.how.sizes.is_empty() {
+            let message =
+                "all measures each at sizes of its own; name the measurements that --sizes is for";
+            return usage(message);
+        }
+        let names = self.asked.iter().flat_map(|asked| asked.names()).copied();
+        let names = names.collect();
+        let how = self.how.clone();
+        Ok(Some(Plan { names, how }))
+    }
+
+    /// The results of other runs, which stand beside these.
+    fn others(&self) -> Result<Vec<Record>, CmdError> {
+        let mut records = Vec::new();
+        for file in &self.beside {
+            let told = format!("read {}", file.display());
+            let text = File::open(file).map_err(failed(&told))?;
+            records.extend(read_records(BufReader::new(text)).map_err(failed(&told))?);
+        }
+        Ok(records)
+    }
+}
+
 /// Measures and reports.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
+    let Some(plan) = options.plan()? else {
+        say(&list())?;
+        return Ok(0);
+    };
     options.fabric.check()?;
     let to_stdout = options.json.as_deref() == Some(Path::new("-"));
+    let file = options.json.as_deref().filter(|_| !to_stdout);
+    let file = file.map(OutputFile::open).transpose()?;
+    if let Some(path) = &options.plot {
+        output::folder(path)?;
+    }
+    let others = options.others()?;
     let mut records = Vec::new();
-    let jobs = options.plan.jobs();
+    let jobs = plan.jobs();
+    for (plan, _) in &jobs {
+        plan.check()?;
+    }
     let turns = (0..options.turns).flat_map(|_| jobs.clone());
     for (plan, variables) in turns {
         let mut env = options.fabric.variables(Some(options.ranks));
@@ -265,25 +342,18 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         }
         records.extend(found);
     }
-    let records = Record::of_turns(records);
+    let mut records = Record::of_turns(records);
     let curves = published(&options.fabric.config());
     if to_stdout {
         write_records(&records, io::stdout().lock()).map_err(failed("write standard output"))?;
     } else {
-        print_tables(&options.plan.names, &records, &curves)?;
-        if let Some(file) = &options.json {
-            let to = File::create(file).map_err(failed(&format!("create {}", file.display())))?;
-            write_records(&records, to).map_err(failed(&format!("write {}", file.display())))?;
+        print_tables(&plan.names, &records, &curves)?;
+        if let Some(file) = file {
+            file.write(|to| write_records(&records, to))?;
         }
     }
     if let Some(folder) = &options.plot {
-        fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
-        let mut records = records;
-        for file in &options.beside {
-            let told = format!("read {}", file.display());
-            let text = File::open(file).map_err(failed(&told))?;
-            records.extend(read_records(BufReader::new(text)).map_err(failed(&told))?);
-        }
+        records.extend(others);
         for file in write_plots(&records, &curves, folder).map_err(CmdError::Failed)? {
             eprintln!("{}", file.display());
         }
@@ -364,7 +434,7 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
     let work = options.plan.work();
     let (first, ranks) = (job.rank() == 0, job.size());
     let progress = progress(first, work.len());
-    let software = options.plan.software.software(&config)?;
+    let software = options.plan.how.software.software(&config)?;
     let mut rank = Rank::new(job, &opened, options.plan.above()?, software)?;
     let setting = Setting {
         fabric: config.kind().name().to_owned(),
@@ -377,9 +447,9 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
     let mut records = Vec::new();
     for (name, point, which) in work {
         progress.set_message(format!("{name} {}", show_size(point)));
-        let measured = rank.measure(name, point, which, options.plan.iters)?;
+        let measured = rank.measure(name, point, which, options.plan.how.iters)?;
         let record = Record::new(&setting, name, point, &measured);
-        let pinning = options.plan.pinning.first().copied();
+        let pinning = options.plan.how.pinning.first().copied();
         let told = |record: Record| record.of_conduit(name, which).of_pinning(name, pinning);
         records.extend(record.map(told));
         progress.inc(1);
@@ -455,7 +525,7 @@ mod tests {
         let words = ["x".into()].into_iter().chain(first.words());
         let second = Words::parse_from(words).plan;
         assert_eq!(second.points(), first.points());
-        assert_eq!(second.iters, Some(7));
+        assert_eq!(second.how.iters, Some(7));
         assert_eq!(first.points().len(), 6);
         assert_eq!(first.points()[2], (Name::Pingpong, 1 << 20));
     }
@@ -477,12 +547,31 @@ mod tests {
         assert_eq!(above("am-threads pingpong --sizes 2"), Above::Threads);
     }
 
+    /// The names of each job.
+    fn jobs(line: &str) -> Vec<Vec<Name>> {
+        let jobs = plan(line).jobs();
+        jobs.into_iter().map(|(plan, _)| plan.names).collect()
+    }
+
     #[test]
-    fn threads_are_measured_in_a_job_of_their_own() {
-        assert!(plan("am-threads pingpong --sizes 2").check().is_ok());
-        for line in ["am-threads am-short", "barrier am-threads"] {
-            assert!(matches!(plan(line).check(), Err(CmdError::Usage(_))));
-        }
+    fn threads_and_ways_to_pin_are_measured_in_jobs_of_their_own() {
+        use Name::{AmShort, AmThreads, Barrier, RandomPut};
+        let threads = vec![AmThreads];
+        assert_eq!(jobs("am-threads"), [[AmThreads]]);
+        assert_eq!(
+            jobs("am-threads am-short"),
+            [vec![AmShort], threads.clone()]
+        );
+        let two = jobs("barrier random-put am-threads am-short --pinning whole,firehose");
+        let pinned = vec![RandomPut];
+        let expected = [vec![Barrier, AmShort], threads, pinned.clone(), pinned];
+        assert_eq!(two, expected);
+        let of_two = plan("random-put --pinning whole,firehose").jobs();
+        let ways: Vec<_> = of_two
+            .iter()
+            .map(|(plan, _)| plan.how.pinning.as_slice())
+            .collect();
+        assert_eq!(ways, [[Pinning::Whole], [Pinning::Firehose]]);
     }
 
     #[test]

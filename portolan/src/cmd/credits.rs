@@ -12,7 +12,7 @@ use plotters::prelude::{
 };
 use plotters::style::{Color as _, ShapeStyle};
 
-use crate::cmd::{failed, say};
+use crate::cmd::{failed, output, say};
 use crate::error::CmdError;
 
 /// Options of `portolan credits`.
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     };
     if let Some(folder) = &options.into {
         // Before the minute that this takes.
-        fs::create_dir_all(folder).map_err(failed("make the folder"))?;
+        output::folder(folder)?;
     }
     let (fixed, moving) = (play(false)?, play(true)?);
     let table = table(&fixed, &moving);

@@ -8,7 +8,8 @@ use portals_shim::fabric::FabricKind;
 
 use crate::bench::{Name, Which, parse_size, write_plots, write_records};
 use crate::cli::{FabricArgs, FaultArgs, ModelArgs};
-use crate::cmd::bench::{Layer, Plan, measure, print_tables, published};
+use crate::cmd::bench::{How, Layer, Plan, measure, print_tables, published};
+use crate::cmd::output::{self, OutputFile};
 use crate::cmd::{failed, say};
 use crate::error::CmdError;
 
@@ -28,7 +29,7 @@ pub(crate) struct Options {
     /// Folder for plots and results
     #[arg(long, value_name = "DIR", default_value = "portolan-demo")]
     out: PathBuf,
-    /// Message sizes and list lengths to measure in place of the usual ones
+    /// Message sizes to measure in place of the usual ones
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "LIST")]
     sizes: Vec<u64>,
     #[command(flatten)]
@@ -59,6 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     };
     let folder = &options.out;
     make_folder(folder)?;
+    let results = OutputFile::open(&folder.join("results.jsonl"))?;
     say(&format!(
         "Two ranks on a model of the Cray SeaStar ({}): puts and gets of Portals, active messages of the\n\
          conduit, in virtual time. Model values are modelled, not measured.\n",
@@ -66,11 +68,13 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     ))?;
     let plan = Plan {
         names: NAMES.to_vec(),
-        sizes: options.sizes.clone(),
-        software: Layer::Mpi,
-        conduit: vec![Which::Portals],
-        iters: None,
-        pinning: Vec::new(),
+        how: How {
+            sizes: options.sizes.clone(),
+            software: Layer::Mpi,
+            conduit: vec![Which::Portals],
+            iters: None,
+            pinning: Vec::new(),
+        },
     };
     let (status, records) = measure(
         "portolan demo",
@@ -96,10 +100,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
             curve.label, curve.source, curve.status
         ))?;
     }
-    let results = folder.join("results.jsonl");
-    let file =
-        fs::File::create(&results).map_err(failed(&format!("create {}", results.display())))?;
-    write_records(&records, file).map_err(failed(&format!("write {}", results.display())))?;
+    results.write(|to| write_records(&records, to))?;
     let plots = write_plots(&records, &curves, folder).map_err(CmdError::Failed)?;
     say(&format!(
         "\n{} plots and results.jsonl are in {}",
@@ -112,10 +113,9 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
 /// Makes the folder. One that is new is kept out of version control: what a demo leaves behind is not
 /// meant to be committed.
 fn make_folder(folder: &Path) -> Result<(), CmdError> {
-    if folder.is_dir() {
+    if !output::folder(folder)? {
         return Ok(());
     }
-    fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
     let marker = folder.join(".gitignore");
     fs::write(&marker, "*\n").map_err(failed(&format!("write {}", marker.display())))
 }

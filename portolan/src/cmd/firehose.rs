@@ -19,24 +19,28 @@ use portals_shim::handover::{self, Handover};
 
 use crate::bench::{BenchError, Numbers, parse_size, show_size};
 use crate::cli::FabricArgs;
+use crate::cmd::numbers::whole;
 use crate::cmd::{failed, say};
 use crate::error::CmdError;
 use crate::run::{JobSpec, launch};
 
 /// Options of `portolan firehose`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Measurement")]
 pub(crate) struct Options {
-    #[command(flatten)]
-    fabric: FabricArgs,
     /// Memory of rank 1 that is put to and got from
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "8M")]
     set: u64,
-    /// Operations of each kind that count; as many before them do not
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    /// Operations of each kind that count
+    ///
+    /// As many before them do not count.
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = whole(1..=1_000_000u64))]
     operations: u64,
     /// End each job after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = super::run::seconds)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    fabric: FabricArgs,
 }
 
 /// Options of one rank.

@@ -20,7 +20,7 @@ pub(crate) struct Options {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Print which protocol carries which operation on each fabric, and why
+    /// Print which protocol carries which operation, and why
     #[arg(long)]
     protocols: bool,
 }

@@ -1,5 +1,6 @@
 //! One file for each subcommand: its options and what it does with them.
 
+pub(crate) mod asked;
 pub(crate) mod bench;
 pub(crate) mod credits;
 pub(crate) mod demo;
@@ -8,6 +9,8 @@ pub(crate) mod exits;
 pub(crate) mod firehose;
 pub(crate) mod info;
 pub(crate) mod messages;
+pub(crate) mod numbers;
+pub(crate) mod output;
 pub(crate) mod probe;
 pub(crate) mod run;
 pub(crate) mod seastar_device;

@@ -9,6 +9,7 @@ use clap::Args;
 use portals_shim::fabric::{self, FabricChoice, FabricKind, MOST_PER_NODE};
 use portals_shim::nal::seastar::SIMULATION_VARIABLE;
 
+use super::numbers::whole;
 use super::simulate;
 use crate::cli::FabricArgs;
 use crate::error::CmdError;
@@ -17,25 +18,23 @@ use crate::run::hosts::{self, Hosts};
 use crate::run::{JobSpec, find_program, launch, no_program};
 
 /// The most ranks one machine is asked to hold.
-const RANKS_MAX: i64 = 4096;
+pub(crate) const RANKS_MAX: u32 = 4096;
 
 /// Options of `portolan run`.
-///
-/// The exit status is 0 when every rank succeeded, a rank's own status if one failed, 128 + the signal if
-/// one was killed, 124 after --timeout, 2 for bad usage, 3 when the fabric cannot be used here.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Job")]
 pub(crate) struct Options {
     /// Number of ranks; with --gm-conf the file has it
     #[arg(short = 'n', long = "ranks", value_name = "N", required_unless_present_any = ["gm_conf", "places"],
-          value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
+          value_parser = whole(1..=RANKS_MAX))]
     ranks: Option<u32>,
-    /// Start a simulation of the model with so many places, and the program once, which is no rank: endpoints that it or
-    /// its children open join the simulation, which ends with the program
+    /// Simulate a machine with so many places for one program
+    ///
+    /// The program is started once and is no rank. Endpoints that it or its children open join the simulation, which
+    /// ends with the program.
     #[arg(long, value_name = "N", conflicts_with_all = ["ranks", "gm_conf", "hosts", "hostfile", "nodes"],
-          value_parser = clap::value_parser!(u32).range(1..=simulate::PLACES_MAX))]
+          value_parser = whole(1..=simulate::PLACES_MAX))]
     places: Option<u32>,
-    #[command(flatten)]
-    fabric: FabricArgs,
     /// Set a variable for every rank; may be repeated
     #[arg(long = "env", value_name = "K=V", value_parser = variable)]
     env: Vec<(OsString, OsString)>,
@@ -43,29 +42,42 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     #[command(flatten)]
+    fabric: FabricArgs,
+    #[command(flatten)]
     hosts: HostArgs,
-    /// The program and its arguments; looked for as given, in PATH, and beside portolan
-    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    /// The program and its arguments
+    ///
+    /// It is looked for as given, in PATH, and beside portolan. Options of portolan go before it.
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM", help_heading = None::<&'static str>)]
     program: Vec<OsString>,
 }
 
 /// The hosts of a job, where it is not this one alone.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Hosts")]
 pub(crate) struct HostArgs {
-    /// Start the ranks on these hosts, by ssh; HOST:K has K of them
-    #[arg(long, value_name = "HOST[:K],..", conflicts_with_all = ["hostfile", "gm_conf"])]
+    /// Start the ranks on these hosts, by ssh: HOST or HOST:K, ..
+    ///
+    /// HOST:K has K of the ranks.
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["hostfile", "gm_conf"])]
     hosts: Option<String>,
-    /// File of hosts, one in each line: HOST, HOST:K or HOST slots=K
+    /// File of hosts, one a line: HOST, HOST:K or HOST slots=K
     #[arg(long, value_name = "FILE", conflicts_with = "gm_conf")]
     hostfile: Option<PathBuf>,
-    /// File of hosts in the form of GM: the number of ranks, then HOST PORT for each
+    /// File of hosts in the form of GM
+    ///
+    /// Its first line is the number of ranks; HOST PORT follows for each.
     #[arg(long, value_name = "FILE")]
     gm_conf: Option<PathBuf>,
-    /// Number of nodes, over which ranks are spread in blocks: hosts, or nodes of the model
+    /// Spread ranks in blocks over so many nodes
+    ///
+    /// Nodes are hosts, or nodes of the model.
     #[arg(short = 'N', long, value_name = "NODES",
-          value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX), conflicts_with = "gm_conf")]
+          value_parser = whole(1..=RANKS_MAX), conflicts_with = "gm_conf")]
     nodes: Option<u32>,
-    /// The command that reaches a host; the host's name and a command line for its shell follow
+    /// Command that reaches a host
+    ///
+    /// The host's name and a command line for its shell follow.
     #[arg(
         long,
         env = "PORTOLAN_SSH",
@@ -76,7 +88,9 @@ pub(crate) struct HostArgs {
     /// Path of portolan on the hosts, if not that of this one
     #[arg(long, env = "PORTOLAN_REMOTE", value_name = "PATH")]
     remote: Option<String>,
-    /// Address of this machine for the hosts, if not the one that ssh comes from
+    /// Address of this machine for the hosts
+    ///
+    /// The one that ssh comes from is the default.
     #[arg(long, env = "PORTOLAN_ADDRESS", value_name = "ADDRESS")]
     address: Option<String>,
 }

@@ -6,22 +6,18 @@ use clap::Args;
 use nic_device::{Chips, Listeners, ServeOptions, serve};
 use nic_model::Machine;
 
+use crate::cmd::numbers::whole;
 use crate::cmd::say;
 use crate::error::CmdError;
 
 /// Options of `portolan seastar-device`.
-///
-/// A vfio-user client (another program's driver, a virtual machine) finds a PCI function with
-/// vendor 0x17db and device 0x0101 at PATH.0, PATH.1 and so on: one chip each, in a ring. Virtual
-/// time passes when a client touches its function. When a client leaves, its chip forgets the
-/// memory; when the last one leaves, all chips begin anew.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Where the sockets are made: PATH.0 for the first chip, PATH.1 for the second
+    /// Where the sockets are made: PATH.0, PATH.1, ..
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
     /// Chips in the ring
-    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = whole(1..=64u16))]
     nodes: u16,
     /// Machine whose parameters are used
     #[arg(

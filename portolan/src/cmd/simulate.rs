@@ -5,20 +5,18 @@ use portals_shim::fabric::{self, FabricKind};
 use portals_shim::nal::seastar::{SIMULATION_VARIABLE, Simulation};
 
 use crate::choice::FabricArgs;
+use crate::cmd::numbers::whole;
 use crate::cmd::say;
 use crate::error::CmdError;
 
 /// The most endpoints that are simulated.
-pub(crate) const PLACES_MAX: i64 = 4096;
+pub(crate) const PLACES_MAX: u32 = 4096;
 
 /// Options of `portolan simulate`.
-///
-/// Prints one line, PORTOLAN_SIMULATION=WORD, when the simulation has begun, and runs until it is ended by a signal.
-/// Programs with that variable open endpoints in the simulation at any time. Whoever has the word may join.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Endpoints that can be there at one time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=PLACES_MAX))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=PLACES_MAX))]
     places: u32,
     #[command(flatten)]
     fabric: FabricArgs,

@@ -11,8 +11,6 @@ use crate::error::CmdError;
 use crate::summary::{Sort, Summary};
 
 /// Options of `portolan summary`.
-///
-/// The files are those of `GASNET_TRACEFILE` and `GASNET_STATSFILE`, of this conduit or another one.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// What the rows of each table are ordered by

@@ -16,8 +16,14 @@ use portals_shim::nal::seastar::{
 
 use crate::cli::FabricArgs;
 use crate::cmd::failed;
+use crate::cmd::numbers::whole;
+use crate::cmd::output;
+use crate::cmd::run::RANKS_MAX;
 use crate::error::CmdError;
 use crate::run::{JOB_VARIABLE, JobSpec, find_program, launch, no_program, same_addresses};
+
+/// Heading of the help.
+const OUTPUT: &str = "Output";
 
 /// How the timeline is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -27,40 +33,45 @@ enum Format {
 }
 
 /// Options of `portolan trace`.
-///
-/// Without --out, --pcap, --svg, --links and --counters the timeline goes to portolan-trace.json.
-/// The exit status is that of portolan run, or 1 where a file is not whole.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Job")]
 pub(crate) struct Options {
     /// Number of ranks
-    #[arg(short = 'n', long = "ranks", value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = whole(1..=RANKS_MAX))]
     ranks: u32,
     #[command(flatten)]
     fabric: FabricArgs,
-    /// Write the timeline of calls, kernels, firmwares, engines and links into FILE
-    #[arg(long, value_name = "FILE")]
+    /// Write the timeline into FILE
+    ///
+    /// It shows calls, kernels, firmwares, engines and links.
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     out: Option<PathBuf>,
     /// How the timeline is written
-    #[arg(long, value_enum, default_value_t = Format::Perfetto, value_name = "NAME")]
+    #[arg(long, value_enum, default_value_t = Format::Perfetto, value_name = "NAME", help_heading = OUTPUT)]
     format: Format,
     /// Leave packets on links out of the timeline
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     no_packets: bool,
-    /// Write every packet that came out of the network into FILE, as pcap
-    #[arg(long, value_name = "FILE")]
+    /// Write packets that came out of the network into FILE
+    ///
+    /// The form is pcap.
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pcap: Option<PathBuf>,
-    /// Draw how busy each part of each node was into FILE, as SVG
-    #[arg(long, value_name = "FILE")]
+    /// Draw how busy each part of each node was into FILE
+    ///
+    /// The form is SVG.
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     svg: Option<PathBuf>,
-    /// Part of the run that --svg draws, with its messages, in microseconds of virtual time
-    #[arg(long, value_name = "FROM..TO", requires = "svg", value_parser = window)]
+    /// Part of the run that --svg draws, in microseconds
+    ///
+    /// Its messages are drawn too. Times are those of the model's virtual clock.
+    #[arg(long, value_name = "FROM..TO", requires = "svg", value_parser = window, help_heading = OUTPUT)]
     window: Option<String>,
     /// Print what each link carried
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     links: bool,
     /// Print the registers of the NIC control blocks at the end
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     counters: bool,
     /// Set a variable for every rank; may be repeated
     #[arg(long = "env", value_name = "K=V", value_parser = super::run::variable)]
@@ -68,8 +79,10 @@ pub(crate) struct Options {
     /// End the job after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = super::run::seconds)]
     timeout: Option<Duration>,
-    /// The program and its arguments; looked for as given, in PATH, and beside portolan
-    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    /// The program and its arguments
+    ///
+    /// It is looked for as given, in PATH, and beside portolan. Options of portolan go before it.
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM", help_heading = None::<&'static str>)]
     program: Vec<OsString>,
 }
 
@@ -102,7 +115,7 @@ fn text_of(handover: Handover) -> Result<String, CmdError> {
 
 /// The whole path of a file that another process is to write, once it is known to be writable.
 fn writable(path: &Path) -> Result<OsString, CmdError> {
-    fs::File::create(path).map_err(failed(&format!("create {}", path.display())))?;
+    fs::File::create(path).map_err(|error| output::refused("create", path, error))?;
     let path = std::path::absolute(path).map_err(failed("find the working directory"))?;
     Ok(path.into())
 }

@@ -29,27 +29,35 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::cmd::numbers::whole;
+
 /// What `portolan guest` is asked to do.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct GuestOptions {
-    /// Machines to boot, 1 or 2; two are joined by a wire and have rxe0 each, and mpiexec in the command starts
-    /// ranks on both
+    /// Machines to boot, 1 or 2
+    ///
+    /// Two are joined by a wire and have rxe0 each, and mpiexec in the command starts ranks on both.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) hosts: u8,
-    /// Memory of the guest in MiB; half of it is the room for files the command writes
-    #[arg(long, default_value_t = 3072, value_name = "MIB", value_parser = clap::value_parser!(u32).range(256..))]
+    /// Memory of the guest in MiB
+    ///
+    /// Half of it is the room for files that the command writes.
+    #[arg(long, default_value_t = 3072, value_name = "MIB", value_parser = whole(256..=u32::MAX))]
     pub(crate) memory: u32,
     /// Processors of the guest
-    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=255))]
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = whole(1..=255u32))]
     pub(crate) cpus: u32,
-    /// Seconds after which the guest is ended, boot included; 0 for no limit
-    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    /// Seconds after which the guest is ended; 0 for no limit
+    ///
+    /// The boot counts too.
+    #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = whole(0..=u64::MAX))]
     pub(crate) timeout: u64,
     /// Use the processor's virtualisation (KVM) instead of emulation
     #[arg(long)]
     pub(crate) kvm: bool,
-    /// Set a variable in the command's environment, or, without a value, hand this process's own over, which then stands
-    /// on no command line; may be repeated
+    /// Set a variable for the command; may be repeated
+    ///
+    /// Without a value this process's own is handed over, which then stands on no command line.
     #[arg(long = "env", value_name = "K[=V]")]
     pub(crate) env: Vec<String>,
     /// The command and its arguments
