@@ -10,17 +10,20 @@ mod guest;
 mod log;
 mod run;
 mod summary;
+mod words;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
 use cli::{Cli, Command};
 use error::CmdError;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let words = words::of_mpi(&Cli::command(), std::env::args_os().collect());
+    let cli = Cli::try_parse_from(&words)
+        .unwrap_or_else(|error| words::advised(&Cli::command(), &words, error).exit());
     let kept = run::keep_children().map_err(|source| CmdError::System {
         what: "cannot have the system keep how children end".to_owned(),
         source,
@@ -53,15 +56,13 @@ fn main() -> ExitCode {
             Command::SeastarDevice(options) => cmd::seastar_device::run(&options),
         }
     });
-    ExitCode::from(conclude(done))
+    ExitCode::from(conclude(&words, done))
 }
 
 /// Says why a command failed, if it did; the exit status.
-fn conclude(done: Result<u8, CmdError>) -> u8 {
+fn conclude(words: &[OsString], done: Result<u8, CmdError>) -> u8 {
     match done {
-        Err(CmdError::Usage(message)) => Cli::command()
-            .error(ErrorKind::ValueValidation, message)
-            .exit(),
+        Err(CmdError::Usage(message)) => words::refused(Cli::command(), words, &message).exit(),
         done => error::conclude(done),
     }
 }

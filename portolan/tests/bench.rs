@@ -237,7 +237,10 @@ fn the_list_names_every_measurement_and_measures_nothing() {
         let output = portolan(line);
         assert_eq!(output.status.code(), Some(2), "{line}");
         let errors = String::from_utf8(output.stderr).unwrap();
-        assert!(errors.contains(said), "{errors}");
+        assert!(
+            errors.contains(said) && errors.contains("Usage: portolan bench"),
+            "{errors}"
+        );
     }
 }
 

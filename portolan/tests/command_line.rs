@@ -39,3 +39,10 @@ fn help_follows_the_width_of_the_terminal() {
         }
     }
 }
+
+#[test]
+fn mpi_users_count_ranks_by_np_and_programs_keep_theirs() {
+    let output = run(&["run", "-np", "2", "--", "printf", "%s ", "-np", "5"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "-np 5 -np 5 ");
+}

@@ -108,7 +108,7 @@ pub(crate) struct Options {
     #[arg(required = true, value_name = "NAME", value_parser = AskedParser, hide_possible_values = true,
           help_heading = None::<&'static str>)]
     asked: Vec<Asked>,
-    /// Number of ranks, of which 0 and 1 measure
+    /// Number of ranks, of which 0 and 1 measure; -np too
     #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 2, value_parser = whole(2..=RANKS_MAX))]
     ranks: u32,
     /// Run the jobs so often, by turns

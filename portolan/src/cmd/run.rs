@@ -24,7 +24,7 @@ pub(crate) const RANKS_MAX: u32 = 4096;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Job")]
 pub(crate) struct Options {
-    /// Number of ranks; with --gm-conf the file has it
+    /// Number of ranks; with --gm-conf the file has it; -np too
     #[arg(short = 'n', long = "ranks", value_name = "N", required_unless_present_any = ["gm_conf", "places"],
           value_parser = whole(1..=RANKS_MAX))]
     ranks: Option<u32>,

@@ -36,7 +36,7 @@ enum Format {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Job")]
 pub(crate) struct Options {
-    /// Number of ranks
+    /// Number of ranks; -np too
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = whole(1..=RANKS_MAX))]
     ranks: u32,
     #[command(flatten)]
