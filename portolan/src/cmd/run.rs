@@ -104,8 +104,9 @@ impl HostArgs {
     /// Where `ranks` ranks run, and how many there are; none where that is this machine.
     fn places(&self, ranks: Option<u32>) -> Result<(u32, Vec<Place>), CmdError> {
         let read = |path: &PathBuf| {
-            fs::read_to_string(path)
-                .map_err(|error| CmdError::Usage(format!("{}: {error}", path.display())))
+            fs::read_to_string(path).map_err(|error| {
+                CmdError::Usage(format!("cannot read {}: {error}", path.display()))
+            })
         };
         let wrong = |path: &PathBuf, error: ListError| {
             CmdError::Usage(format!("{}: {error}", path.display()))

@@ -30,6 +30,7 @@ mod wait;
 mod watch;
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc;
@@ -140,8 +141,7 @@ fn supervise(spec: &JobSpec, program: &Path, line: Option<UnixStream>) -> Result
     let mut verdict = None;
     for rank in 0..spec.ranks {
         let started = spawn::rank(spec, program, rank).and_then(|(p, s)| job.add_rank(p, s));
-        let what = || format!("start rank {rank} ({})", program.display());
-        started.map_err(|source| failed(&what())(source))?;
+        started.map_err(|source| not_started(rank, program, source))?;
         verdict = job.interrupted();
         if verdict.is_some() {
             break;
@@ -152,6 +152,19 @@ fn supervise(spec: &JobSpec, program: &Path, line: Option<UnixStream>) -> Result
         None => job.run(deadline, limit).map_err(failed("watch the job"))?,
     };
     Ok(end_with(job, spec.title, verdict, Supervisor::end))
+}
+
+/// Why a rank cannot be started, with what to do where the program is the cause.
+fn not_started(rank: u32, program: &Path, source: std::io::Error) -> CmdError {
+    let program = program.display();
+    let advice = match source.kind() {
+        ErrorKind::ExecutableFileBusy => "; another process writes the file",
+        ErrorKind::NotFound => "; the file names an interpreter that is not there",
+        _ => "",
+    };
+    CmdError::Failed(format!(
+        "cannot start rank {rank} ({program}): {source}{advice}"
+    ))
 }
 
 /// Names the job, where a variable of the ranks does not, so that no other job of this machine has

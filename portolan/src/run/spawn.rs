@@ -71,12 +71,22 @@ pub(crate) fn no_program(program: &OsStr) -> String {
     let bare = given.components().count() == 1;
     let mut places = std::iter::once(given.to_owned()).chain(in_path.filter(|_| bare));
     match places.find(|place| place.is_file()) {
-        Some(file) => format!("{} cannot be executed: permission denied", file.display()),
-        None if given.is_dir() && !bare => format!("{} is a directory", given.display()),
+        Some(file) => {
+            let file = file.display();
+            format!("{file} cannot be executed: permission denied; `chmod +x {file}` allows it")
+        }
+        None if given.is_dir() && !bare => {
+            let folder = given.display();
+            format!("{folder} is a directory; name the program in it")
+        }
         None if hidden(given) && !bare => {
             format!("{} cannot be reached: permission denied", given.display())
         }
-        None => format!("no program {program:?} here, in PATH or beside portolan"),
+        None if bare => format!(
+            "no program {program:?} here, in PATH or beside portolan; give its path, such as /folder/{}",
+            given.display()
+        ),
+        None => format!("no program {program:?}; its path may be misspelt"),
     }
 }
 
@@ -163,10 +173,15 @@ mod tests {
         let said = |name: &str| no_program(OsStr::new(name));
         assert_eq!(
             said("/etc/passwd"),
-            "/etc/passwd cannot be executed: permission denied"
+            "/etc/passwd cannot be executed: permission denied; `chmod +x /etc/passwd` allows it"
         );
-        assert_eq!(said("/etc"), "/etc is a directory");
-        assert!(said("no-such-program-anywhere").starts_with("no program \"no-such"));
+        assert_eq!(said("/etc"), "/etc is a directory; name the program in it");
+        let bare = said("no-such-program");
+        let words =
+            "no program \"no-such-program\" here, in PATH or beside portolan; give its path";
+        assert!(bare.starts_with(words), "{bare}");
+        let path = "no program \"/no/such\"; its path may be misspelt";
+        assert_eq!(said("/no/such"), path);
     }
 
     #[test]

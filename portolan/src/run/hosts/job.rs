@@ -194,14 +194,15 @@ impl Job {
         let Some(state) = self.hosts.get(host).filter(|h| h.left > 0) else {
             return;
         };
+        let name = &state.name;
         let when = match state.contact {
-            Contact::Awaited => " before its ranks started",
-            Contact::Connected | Contact::Gone => "",
+            Contact::Awaited => format!(
+                " before its ranks started: `ssh {name} true` must work without a password, and portolan be there \
+                 (--remote)"
+            ),
+            Contact::Connected | Contact::Gone => String::new(),
         };
-        let words = format!(
-            "the connection to host {} {exit}{when}; ending the job",
-            state.name
-        );
+        let words = format!("the connection to host {name} {exit}{when}; ending the job");
         self.end(1, words);
     }
 

@@ -97,8 +97,8 @@ fn an_agent_that_fails_at_once_is_heard_before_its_ssh() {
 fn the_end_of_an_ssh_says_how_far_its_host_was() {
     let mut silent = job(None);
     silent.handle_ssh_end(1, Exit::Status(255));
-    let words =
-        "the connection to host b exited with status 255 before its ranks started; ending the job";
+    let words = "the connection to host b exited with status 255 before its ranks started: `ssh b true` must work \
+                 without a password, and portolan be there (--remote); ending the job";
     assert_eq!(verdict(&mut silent), (1, words.to_owned()));
     let mut job = joined();
     job.handle_ssh_end(0, Exit::Signal(9));
