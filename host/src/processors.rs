@@ -52,6 +52,10 @@ impl Processors {
         set
     }
 
+    fn has(&self, processor: usize) -> bool {
+        self.0[processor / 64] & (1 << (processor % 64)) != 0
+    }
+
     fn add(&mut self, processor: usize) {
         self.0[processor / 64] |= 1 << (processor % 64);
     }
@@ -89,14 +93,48 @@ pub fn of_machine() -> usize {
         .unwrap_or_else(at_once)
 }
 
+/// The processors that this thread may run on, by core: threads of one core stand together. A processor whose core the
+/// system does not tell is a core of its own.
+pub fn cores() -> Vec<Processors> {
+    by_core(Processors::own(), |processor| {
+        let file = format!("/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list");
+        std::fs::read_to_string(file).ok()
+    })
+}
+
+fn by_core(own: Processors, siblings: impl Fn(usize) -> Option<String>) -> Vec<Processors> {
+    let mut cores: Vec<Processors> = Vec::new();
+    for processor in own.each() {
+        if cores.iter().any(|core| core.has(processor)) {
+            continue;
+        }
+        let list = siblings(processor).and_then(|list| ranges(&list));
+        let list = list.unwrap_or_default();
+        let of_core = |p: &usize| list.iter().any(|(first, last)| (first..=last).contains(&p));
+        let free = |p: &usize| !cores.iter().any(|core| core.has(*p));
+        let mut core = Processors::default();
+        core.add(processor);
+        own.each()
+            .filter(|p| of_core(p) && free(p))
+            .for_each(|p| core.add(p));
+        cores.push(core);
+    }
+    cores
+}
+
 /// How many numbers a list of the kernel's names: `0-3,8`.
 fn listed(list: &str) -> Option<usize> {
+    let count = |(first, last): (usize, usize)| last.checked_sub(first)?.checked_add(1);
+    ranges(list)?.into_iter().map(count).sum()
+}
+
+/// The first and the last number of each range of such a list.
+fn ranges(list: &str) -> Option<Vec<(usize, usize)>> {
     let range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
-        last.checked_sub(first)?.checked_add(1)
+        Some((first.parse().ok()?, last.parse().ok()?))
     };
-    list.trim().split(',').map(range).sum()
+    list.trim().split(',').map(range).collect()
 }
 
 /// Whether so many ranks that are threads of this process, bound to nothing, are more than it has processors.
@@ -211,6 +249,28 @@ mod tests {
             assert_eq!(listed(wrong), None, "{wrong}");
         }
         assert!(of_machine() >= at_once());
+    }
+
+    #[test]
+    fn threads_of_a_core_stand_together_as_far_as_this_process_may_run_on_them() {
+        let siblings = |p: usize| Some(format!("{},{}\n", p % 4, p % 4 + 4));
+        let core = |processors: &[usize]| set(processors);
+        let all = set(&[0, 1, 2, 3, 4, 5, 6, 7]);
+        let four = [core(&[0, 4]), core(&[1, 5]), core(&[2, 6]), core(&[3, 7])];
+        assert_eq!(by_core(all, siblings), four);
+        assert_eq!(
+            by_core(set(&[1, 4, 5]), siblings),
+            [core(&[1, 5]), core(&[4])]
+        );
+        let alone = [core(&[2]), core(&[9])];
+        assert_eq!(by_core(set(&[2, 9]), |_| None), alone);
+        assert_eq!(by_core(set(&[2, 9]), |_| Some("nonsense".into())), alone);
+        assert_eq!(
+            by_core(set(&[0, 1]), |_| Some("0-3".into())),
+            [core(&[0, 1])]
+        );
+        let own: Vec<usize> = cores().iter().flat_map(|core| core.each()).collect();
+        assert_eq!(own.len(), allowed_processors().len());
     }
 
     /// Which of the ranks are crowded.

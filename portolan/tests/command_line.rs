@@ -1,5 +1,7 @@
 //! What is typed at a terminal: help, the words of MPI users, tagged output, bound ranks, and first mistakes.
 
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 
@@ -24,6 +26,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A job of `sh` with this script on each rank.
+fn shell(options: &[&str], script: &str) -> Output {
+    let words = [&["run"], options, &["--", "sh", "-c", script]].concat();
+    run(&words)
+}
+
 #[test]
 fn help_follows_the_width_of_the_terminal() {
     for (columns, most) in [("60", 60), ("80", 80)] {
@@ -46,6 +54,119 @@ fn mpi_users_count_ranks_by_np_and_programs_keep_theirs() {
     let output = run(&["run", "-np", "2", "--", "printf", "%s ", "-np", "5"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "-np 5 -np 5 ");
+}
+
+#[test]
+fn each_line_of_a_tagged_job_has_its_rank_and_its_stream() {
+    let script = "echo out; echo err >&2; printf 'no end'";
+    let output = shell(&["-n", "3", "--tag-output"], script);
+    assert_eq!(output.status.code(), Some(0));
+    let lines = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let ranks = 0..3;
+    let expected = ranks.flat_map(|r| [format!("[{r}] no end"), format!("[{r}] out")]);
+    assert_eq!(lines(&out), expected.collect::<Vec<_>>());
+    let (tagged, own): (Vec<_>, Vec<_>) = lines(&err).into_iter().partition(|l| l.starts_with('['));
+    assert_eq!(tagged, ["[0] err", "[1] err", "[2] err"]);
+    assert!(
+        own.iter().all(|l| l.starts_with("portolan run: ")),
+        "{own:?}"
+    );
+}
+
+#[test]
+fn tagged_lines_are_whole_however_ranks_write_them() {
+    let script = "i=0; while [ $i -lt 300 ]; do printf aaaa; printf 'bbbb\\n'; i=$((i+1)); done";
+    let output = shell(&["-n", "4", "--tag-output"], script);
+    let out = text(&output.stdout);
+    assert_eq!(out.lines().count(), 1200);
+    for rank in 0..4 {
+        let line = format!("[{rank}] aaaabbbb");
+        assert_eq!(out.lines().filter(|l| **l == line).count(), 300, "{rank}");
+    }
+}
+
+#[test]
+fn what_a_tagged_job_wrote_before_it_failed_comes_out() {
+    let script = "echo before; exec portolan probe --fault exit3@1";
+    let folder = std::path::Path::new(PORTOLAN).parent().unwrap();
+    let path = std::env::join_paths(
+        std::iter::once(folder.to_owned())
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
+    let words = ["run", "-n", "2", "--tag-output", "--", "sh", "-c", script];
+    let output = command(&words).env("PATH", path.unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let out = text(&output.stdout);
+    for rank in 0..2 {
+        assert!(out.contains(&format!("[{rank}] before\n")), "{out}");
+    }
+}
+
+#[test]
+fn a_tagged_job_ends_when_nobody_reads_its_lines() {
+    let mut child = command(&["run", "-n", "2", "--tag-output", "--", "yes"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    reader.read_line(&mut line).unwrap();
+    assert!(line.ends_with("] y\n"), "{line}");
+    drop(reader);
+    // As without tags: the ranks are ended by SIGPIPE, or see that nobody reads.
+    assert!(!child.wait().unwrap().success());
+}
+
+/// The processors that each rank of a job may run on.
+fn processors(options: &[&str]) -> Vec<String> {
+    let output = shell(options, "grep Cpus_allowed_list /proc/self/status");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bound_ranks_have_cores_of_their_own() {
+    let cores = host::processors::cores().len();
+    let ranks = cores.min(4).to_string();
+    let bound = processors(&["-n", &ranks, "--bind", "core"]);
+    let distinct: BTreeSet<&String> = bound.iter().collect();
+    assert_eq!(distinct.len(), bound.len(), "{bound:?}");
+    assert_eq!(bound.len().to_string(), ranks);
+    let free = processors(&["-n", "2", "--bind", "none"]);
+    assert_eq!(free[0], free[1]);
+    if cores > 1 {
+        assert!(!bound.contains(&free[0]), "{bound:?} and {free:?}");
+    }
+    let many = (cores + 1).to_string();
+    let output = shell(&["-n", &many, "--bind", "core"], "echo started");
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    let words = format!("--bind core needs a core for each of {many} ranks");
+    assert!(
+        said.contains(&words) && said.contains("fewer ranks"),
+        "{said}"
+    );
+    assert_eq!(text(&output.stdout), "");
+}
+
+#[test]
+fn tags_and_cores_are_refused_by_name_where_ranks_are_elsewhere() {
+    for option in [&["--tag-output"][..], &["--bind", "core"]] {
+        let words = [&["run", "-n", "1", "--hosts", "a"], option, &["true"]].concat();
+        let output = run(&words);
+        assert_eq!(output.status.code(), Some(2));
+        let said = text(&output.stderr);
+        assert!(
+            said.contains(option[0]) && said.contains("--hosts"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

@@ -385,6 +385,8 @@ pub(crate) fn measure(
         args,
         env,
         timeout,
+        bind: false,
+        tag_output: false,
     })?;
     if status != 0 {
         return Ok((status, Vec::new()));

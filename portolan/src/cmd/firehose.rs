@@ -259,6 +259,8 @@ fn one(
         args,
         env,
         timeout: options.timeout,
+        bind: false,
+        tag_output: false,
     })?;
     if status != 0 {
         return Ok(Err(status));

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use portals_shim::fabric::{self, FabricChoice, FabricKind, MOST_PER_NODE};
 use portals_shim::nal::seastar::SIMULATION_VARIABLE;
 
@@ -41,6 +41,17 @@ pub(crate) struct Options {
     /// End the job after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
+    /// Begin each line that a rank writes with its rank
+    ///
+    /// Lines of standard output and standard error stay apart and are whole, up to 16 KiB.
+    #[arg(long, conflicts_with_all = ["places", "hosts", "hostfile", "gm_conf"])]
+    tag_output: bool,
+    /// What each rank runs on: a core of its own, or any
+    ///
+    /// core: each rank has one of the cores that this process may run on, and fewer cores than ranks are refused. none:
+    /// the system chooses.
+    #[arg(long, value_enum, default_value_t = Bind::None, value_name = "WHAT", conflicts_with_all = ["places", "hosts", "hostfile", "gm_conf"])]
+    bind: Bind,
     #[command(flatten)]
     fabric: FabricArgs,
     #[command(flatten)]
@@ -50,6 +61,15 @@ pub(crate) struct Options {
     /// It is looked for as given, in PATH, and beside portolan. Options of portolan go before it.
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM", help_heading = None::<&'static str>)]
     program: Vec<OsString>,
+}
+
+/// What each rank runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Bind {
+    /// A core of its own, of those of the launcher
+    Core,
+    /// Whatever the system chooses
+    None,
 }
 
 /// The hosts of a job, where it is not this one alone.
@@ -213,6 +233,8 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         args: args.to_vec(),
         env,
         timeout: options.timeout,
+        bind: options.bind == Bind::Core,
+        tag_output: options.tag_output,
     };
     if elsewhere {
         hosts::launch(&spec, &options.hosts.hosts(places)?)

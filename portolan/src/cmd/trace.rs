@@ -188,6 +188,8 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         args: args.to_vec(),
         env,
         timeout: options.timeout,
+        bind: false,
+        tag_output: false,
     })?;
     for (_, table) in tables {
         // Empty when the program never opened the fabric.

@@ -14,6 +14,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Whether the signal of a child's end was ignored when this process began.
 static CHILDREN_IGNORED: AtomicBool = AtomicBool::new(false);
@@ -32,13 +33,16 @@ pub(crate) fn keep_children() -> io::Result<()> {
 /// `SIGKILL` included.
 ///
 /// The signal follows the *thread* that starts the process, so `command` must be spawned from the main
-/// thread.
-pub(super) fn tie_to_launcher(command: &mut Command, launcher: Pid) {
+/// thread. Where there is a set of processors, the process runs on those alone.
+pub(super) fn tie_to_launcher(command: &mut Command, launcher: Pid, on: Option<CpuSet>) {
     let ignored = CHILDREN_IGNORED.load(Ordering::Relaxed);
     let before_exec = move || {
         if ignored {
             // As the program would have it without a launcher.
             ignore(libc::SIGCHLD)?;
+        }
+        if let Some(on) = &on {
+            sched_setaffinity(None, on)?;
         }
         setsid()?;
         set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -49,7 +53,7 @@ pub(super) fn tie_to_launcher(command: &mut Command, launcher: Pid) {
             Err(io::Error::from_raw_os_error(libc::ESRCH))
         }
     };
-    // SAFETY: the closure runs between fork and exec and makes at most four system calls; it takes no lock and
+    // SAFETY: the closure runs between fork and exec and makes at most five system calls; it takes no lock and
     // allocates nothing (io::Error::from_raw_os_error and the errno conversion hold the bare number).
     unsafe { command.pre_exec(before_exec) };
 }

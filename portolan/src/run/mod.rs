@@ -13,6 +13,7 @@
 //!
 //! Every rank leads a session of its own and dies with the supervisor (`edge`).
 
+mod bind;
 mod edge;
 mod end;
 mod front;
@@ -26,6 +27,7 @@ mod socket;
 mod spawn;
 mod standstill;
 mod supervise;
+mod tags;
 mod wait;
 mod watch;
 
@@ -37,14 +39,18 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::thread::CpuSet;
+
 use crate::error::{CmdError, conclude};
 pub(crate) use edge::{keep_children, same_addresses};
 use front::Part;
 use interrupts::Interrupts;
 use pmi_server::PmiServer;
 use policy::{Policy, Verdict};
+use spawn::Own;
 pub(crate) use spawn::{find_program, no_program};
 use supervise::Supervisor;
+use tags::Tags;
 
 /// Variable of the ranks that names their job.
 pub(crate) const JOB_VARIABLE: &str = "PORTOLAN_JOB_ID";
@@ -66,6 +72,10 @@ pub(crate) struct JobSpec {
     pub(crate) env: Vec<(OsString, OsString)>,
     /// How long the job may run.
     pub(crate) timeout: Option<Duration>,
+    /// Whether each rank runs on a core of its own.
+    pub(crate) bind: bool,
+    /// Whether each line of ranks' output begins with the rank.
+    pub(crate) tag_output: bool,
 }
 
 /// How long a line for people may take before the job's end goes on without it.
@@ -123,10 +133,19 @@ fn end_with<T>(job: T, title: &'static str, verdict: Verdict, lost: impl FnOnce(
 pub(crate) fn launch(spec: &JobSpec) -> Result<u8, CmdError> {
     let program =
         find_program(&spec.program).ok_or_else(|| CmdError::Usage(no_program(&spec.program)))?;
-    with_front(spec.title, |line| supervise(spec, &program, line))
+    let cores = match spec.bind {
+        true => bind::cores(spec.ranks)?,
+        false => Vec::new(),
+    };
+    with_front(spec.title, |line| supervise(spec, &program, &cores, line))
 }
 
-fn supervise(spec: &JobSpec, program: &Path, line: Option<UnixStream>) -> Result<u8, CmdError> {
+fn supervise(
+    spec: &JobSpec,
+    program: &Path,
+    cores: &[CpuSet],
+    line: Option<UnixStream>,
+) -> Result<u8, CmdError> {
     front::take_in_orphans();
     spawn::raise_descriptors();
     let interrupts = Interrupts::catch(line).map_err(failed("catch signals"))?;
@@ -139,13 +158,29 @@ fn supervise(spec: &JobSpec, program: &Path, line: Option<UnixStream>) -> Result
         .timeout
         .and_then(|limit| Instant::now().checked_add(limit));
     let mut verdict = None;
+    let mut cores = cores.iter().copied();
+    let mut tags = spec.tag_output.then(Tags::default);
     for rank in 0..spec.ranks {
-        let started = spawn::rank(spec, program, rank).and_then(|(p, s)| job.add_rank(p, s));
+        let written = tags.as_mut().map(|tags| tags.add(rank)).transpose();
+        let processors = cores.next();
+        let started = written
+            .and_then(|written| {
+                let own = Own {
+                    processors,
+                    written,
+                };
+                spawn::rank(spec, program, rank, own)
+            })
+            .and_then(|(process, socket)| job.add_rank(process, socket));
         started.map_err(|source| not_started(rank, program, source))?;
         verdict = job.interrupted();
         if verdict.is_some() {
             break;
         }
+    }
+    if let Some(tags) = tags {
+        let forwarding = tags.forward();
+        job.forward(forwarding.map_err(failed("read the output of ranks"))?);
     }
     let verdict = match verdict {
         Some(verdict) => verdict,

@@ -13,8 +13,10 @@ use portals_shim::nal::seastar::EXECUTABLE_VARIABLE;
 use rustix::fs::{Access, access};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::thread::CpuSet;
 
 use super::socket::LineSocket;
+use super::tags::Written;
 use super::{JobSpec, edge};
 
 /// Beginnings of the names by which launchers, this one too, tell a process that it is a rank.
@@ -99,8 +101,22 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
+/// What a rank has for itself.
+#[derive(Debug, Default)]
+pub(super) struct Own {
+    /// The processors that it runs on; without them the launcher's.
+    pub(super) processors: Option<CpuSet>,
+    /// Where it writes; without them where the launcher does.
+    pub(super) written: Option<Written>,
+}
+
 /// Starts rank `rank` of the job and returns the process and the launcher's end of its line.
-pub(super) fn rank(spec: &JobSpec, program: &Path, rank: u32) -> io::Result<(Process, LineSocket)> {
+pub(super) fn rank(
+    spec: &JobSpec,
+    program: &Path,
+    rank: u32,
+    own: Own,
+) -> io::Result<(Process, LineSocket)> {
     let (ours, theirs) = UnixStream::pair()?;
     // The rank's end survives exec; it closes here when this function returns, so that no other rank
     // inherits it.
@@ -134,18 +150,22 @@ pub(super) fn rank(spec: &JobSpec, program: &Path, rank: u32) -> io::Result<(Pro
     } else {
         Stdio::null()
     });
-    let (process, _) = start(&mut command)?;
+    if let Some(written) = own.written {
+        command.stdout(written.out).stderr(written.err);
+    }
+    let (process, _) = start(&mut command, own.processors)?;
     Ok((process, LineSocket::new(ours)?))
 }
 
-/// Starts `command` in a session of its own, tied to this process's life.
+/// Starts `command` in a session of its own, tied to this process's life, on `processors` where there are some.
 ///
 /// Without a terminal that is theirs ranks may write to one at any time: where `stty tostop` is set, the system stops
 /// a process of another group of the terminal's session that does.
 pub(super) fn start(
     command: &mut Command,
+    processors: Option<CpuSet>,
 ) -> io::Result<(Process, Option<std::process::ChildStdin>)> {
-    edge::tie_to_launcher(command, getpid());
+    edge::tie_to_launcher(command, getpid(), processors);
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
     let stdin = child.stdin.take();

@@ -14,6 +14,7 @@ use super::signals;
 use super::socket::LineSocket;
 use super::spawn::{LOOK, Process};
 use super::standstill::Standstill;
+use super::tags::Forwarding;
 use super::watch::{Ready, Watch};
 
 /// How long a rank may live on after it closed its line without finalizing.
@@ -43,6 +44,8 @@ pub(super) struct Supervisor {
     /// Some rank's end has to be looked for.
     look: bool,
     standstill: Standstill,
+    /// The output of ranks, where it goes through this process.
+    output: Option<Forwarding>,
 }
 
 impl Supervisor {
@@ -63,7 +66,13 @@ impl Supervisor {
             watch,
             look: false,
             standstill: Standstill::default(),
+            output: None,
         })
+    }
+
+    /// From now on what ranks write is written by `output`.
+    pub(super) fn forward(&mut self, output: Forwarding) {
+        self.output = Some(output);
     }
 
     pub(super) fn add_rank(&mut self, process: Process, socket: LineSocket) -> io::Result<()> {
@@ -85,6 +94,9 @@ impl Supervisor {
     /// Ends the job; whether the front was gone by then.
     pub(super) fn end(mut self) -> bool {
         self.end_all();
+        if let Some(output) = self.output.take() {
+            output.finish(&mut self.interrupts);
+        }
         self.interrupts.is_lost()
     }
 

@@ -20,7 +20,7 @@ use crate::run::interrupts::Interrupts;
 use crate::run::reap::{self, Exit, Others};
 use crate::run::signals;
 use crate::run::socket::{LineSocket, Received};
-use crate::run::spawn::{self, Process};
+use crate::run::spawn::{self, Own, Process};
 use crate::run::watch::{Ready, Watch};
 use crate::run::{JobSpec, find_program, no_program, wait};
 
@@ -212,9 +212,11 @@ impl Agent {
                 .map(|(k, v)| (k.into(), v.into()))
                 .collect(),
             timeout: None,
+            bind: false,
+            tag_output: false,
         };
         for &number in &order.ranks {
-            let started = spawn::rank(&spec, &program, number);
+            let started = spawn::rank(&spec, &program, number, Own::default());
             let wrong = |error| format!("rank {number}: {error}");
             let (process, socket) = started.map_err(wrong)?;
             let at = self.ranks.len();

@@ -137,7 +137,7 @@ fn start(hosts: &Hosts, host: &str, order: &Order) -> io::Result<Process> {
         .arg(host)
         .arg(format!("exec {} agent", quoted(&hosts.remote)))
         .stdin(Stdio::piped());
-    let (process, input) = spawn::start(&mut command)?;
+    let (process, input) = spawn::start(&mut command, None)?;
     let mut line = serde_json::to_vec(order).map_err(io::Error::other)?;
     line.push(b'\n');
     if let Some(mut input) = input {
