@@ -54,7 +54,7 @@ pub(crate) enum Command {
     #[command(after_help = examples!("portolan firehose --operations 4", "portolan firehose --fabric shm --set 16M --operations 4"))]
     Firehose(firehose::Options),
     /// Say what can be used on this machine, and why the rest cannot
-    #[command(after_help = examples!("portolan info", "portolan info --json"))]
+    #[command(after_help = examples!("portolan info", "portolan info --variables"))]
     Info(info::Options),
     /// Try what a job needs here, and say how to mend it
     ///

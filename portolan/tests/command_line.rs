@@ -224,3 +224,33 @@ fn first_mistakes_are_answered_with_what_to_do() {
     let errors = text(&run(&["run", "-n", "2", "nosuch"]).stderr);
     assert!(errors.contains("Usage: portolan run"), "{errors}");
 }
+
+#[test]
+fn every_variable_is_shown_with_value_default_and_meaning() {
+    let output = command(&["info", "--variables", "--json"])
+        .env("PORTOLAN_FABRIC", "shm")
+        .env("PORTOLAN_RINGS", "4")
+        .output()
+        .unwrap();
+    let out = text(&output.stdout);
+    let lines: Vec<serde_json::Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), host::variables::VARIABLES.len());
+    let rings = lines.iter().find(|l| l["variable"] == "PORTOLAN_RINGS");
+    let rings = rings.unwrap();
+    assert_eq!(rings["value"], "4");
+    assert_eq!(rings["default"], "8");
+    assert_eq!(rings["no_effect"], "the fabric is shm");
+    assert!(
+        lines
+            .iter()
+            .all(|l| l["kind"] == "variable" && l["meaning"].is_string())
+    );
+    let words = text(&run(&["info", "--variables"]).stdout);
+    assert!(
+        words.contains("PORTOLAN_RINGS is not set; default: 8"),
+        "{words}"
+    );
+}

@@ -1,14 +1,16 @@
 //! `portolan info`: what can be used on this machine, why the rest cannot, and what to do about it.
 
 mod host;
+mod variables;
 
-pub(crate) use host::program;
+pub(crate) use self::host::program;
 
+use self::host::HostInfo;
 use clap::Args;
-use host::HostInfo;
 use portals_shim::fabric::{self, FabricChoice, FabricConfig, FabricError, FabricKind};
 use rustix::fs::Access;
 use serde::Serialize;
+use variables::VariableLine;
 use verbs_backend::{Device, DeviceError, GidType};
 
 use crate::cmd::say;
@@ -23,6 +25,11 @@ pub(crate) struct Options {
     /// Print which protocol carries which operation, and why
     #[arg(long)]
     protocols: bool,
+    /// Print every variable with its value, default and meaning
+    ///
+    /// A variable that is set and changes nothing is said with the reason.
+    #[arg(long, conflicts_with = "protocols")]
+    variables: bool,
 }
 
 /// One line of `--json`, told apart by `kind`.
@@ -38,6 +45,7 @@ enum Line {
     Host(Box<HostInfo>),
     Protocols(fabric::Protocols),
     Library(LibraryInfo),
+    Variable(VariableLine),
 }
 
 /// The library that drives RDMA devices.
@@ -169,6 +177,9 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     if options.protocols {
         return print(&protocols()?, options.json);
     }
+    if options.variables {
+        return print_variables(options.json);
+    }
     let mut lines = Vec::new();
     for kind in FabricKind::ALL {
         lines.push(fabric_line(kind));
@@ -185,6 +196,19 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     lines.push(guest_line());
     lines.push(Line::Host(Box::new(HostInfo::look())));
     print(&lines, options.json)
+}
+
+fn print_variables(json: bool) -> Result<u8, CmdError> {
+    let get = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+    let fabric = get("PORTOLAN_FABRIC").and_then(|name| name.parse().ok());
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let (lines, unknown) = variables::lines(fabric, get, names);
+    if json {
+        let lines: Vec<Line> = lines.into_iter().map(Line::Variable).collect();
+        return print(&lines, true);
+    }
+    say(&variables::words(&lines, &unknown))?;
+    Ok(0)
 }
 
 fn print(lines: &[Line], json: bool) -> Result<u8, CmdError> {
@@ -441,6 +465,7 @@ fn words(line: &Line) -> String {
         }
         Line::Host(h) => h.words(),
         Line::Library(l) => format!("  library {}", l.library),
+        Line::Variable(v) => variables::words(std::slice::from_ref(v), &[]),
         Line::Gid(g) => {
             let mark = if g.chosen { " <- used" } else { "" };
             format!("      GID {:>3} {} {}{mark}", g.index, g.gid, g.packets)
