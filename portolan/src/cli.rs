@@ -6,7 +6,7 @@ use crate::calibration;
 pub(crate) use crate::choice::{FabricArgs, FaultArgs, ModelArgs};
 use crate::cmd::{
     bench, credits, demo, doctor, exits, firehose, info, messages, probe, run, seastar_device,
-    seastar_sim, simulate, summary, trace,
+    seastar_sim, shell, simulate, summary, trace,
 };
 use crate::guest::GuestOptions;
 
@@ -96,6 +96,12 @@ pub(crate) enum Command {
     /// function. When a client leaves, its chip forgets the memory; when the last one leaves, all chips begin anew.
     #[command(after_help = examples!("portolan seastar-device --socket nic", "portolan seastar-device --socket chip --nodes 4 --once"))]
     SeastarDevice(seastar_device::Options),
+    /// Print what a shell completes, for bash, zsh or fish
+    #[command(after_help = examples!("portolan completions bash", "portolan completions zsh"))]
+    Completions(shell::CompletionOptions),
+    /// Print a manual page, or write one for each command
+    #[command(after_help = examples!("portolan man", "portolan man man1"))]
+    Man(shell::ManOptions),
     /// The ranks of one host of a job; started by `run --hosts`
     #[command(hide = true)]
     Agent,

@@ -53,6 +53,8 @@ fn main() -> ExitCode {
             Command::Simulate(options) => cmd::simulate::run(&options),
             Command::Trace(options) => cmd::trace::run(&options),
             Command::Summary(options) => cmd::summary::run(&options),
+            Command::Completions(options) => cmd::shell::completions(&Cli::command(), &options),
+            Command::Man(options) => cmd::shell::man(&Cli::command(), &options),
             Command::SeastarDevice(options) => cmd::seastar_device::run(&options),
         }
     });

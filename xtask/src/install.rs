@@ -5,14 +5,15 @@
 //!  <prefix>/include, <prefix>/<libdir>      for C programs: `portals-shim/capi/src/install.rs`, `conduit/capi/src/install.rs`
 //!  <prefix>/<libdir>/cmake/portolan         the same for `find_package(portolan)`
 //!  <prefix>/<libdir>/libfabric              the provider, in the folder of that name where libfabric looks
-//!  <prefix>/share/doc/portolan              licences
+//!  <prefix>/share                           completions for shells, manual pages, licences
 //! ```
 //!
 //! No file has the prefix in it: an installation may be moved as a whole.
 
 use crate::cargo::{self, release_dir, root};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 
 #[path = "../../portals-shim/capi/src/install.rs"]
 #[expect(
@@ -54,6 +55,13 @@ pub(crate) const CRATES: [&str; 7] = [
 
 /// Executables that are installed.
 const PROGRAMS: [&str; 4] = ["portolan", "heat3d", "gups", "life"];
+
+/// What shells read of the command line: the shell, the folder below `share`, the file.
+const COMPLETIONS: [(&str, &str, &str); 3] = [
+    ("bash", "bash-completion/completions", "portolan"),
+    ("zsh", "zsh/site-functions", "_portolan"),
+    ("fish", "fish/vendor_completions.d", "portolan.fish"),
+];
 
 /// The libfabric provider; libfabric loads files whose names end so.
 const PROVIDER: &str = "libportolan-fi.so";
@@ -133,6 +141,7 @@ pub(crate) fn into(prefix: &Path, libdir: &str) -> Result<Vec<PathBuf>> {
         std::fs::write(&to, text).with_context(what)?;
         written.push(to);
     }
+    written.extend(shells(&prefix.join("bin/portolan"), prefix)?);
     Ok(written)
 }
 
@@ -164,6 +173,37 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "  cc prog.c $(PKG_CONFIG_PATH={prefix}/{libdir}/pkgconfig pkg-config --cflags --libs portals3) && {prefix}/bin/portolan run -n 2 -- ./a.out"
     );
     Ok(())
+}
+
+/// Has the installed command write its completions and its manual pages; the files.
+fn shells(portolan: &Path, prefix: &Path) -> Result<Vec<PathBuf>> {
+    let share = prefix.join("share");
+    let mut written = Vec::new();
+    for (shell, folder, file) in COMPLETIONS {
+        let folder = share.join(folder);
+        std::fs::create_dir_all(&folder)?;
+        let file = folder.join(file);
+        let output = Command::new(portolan)
+            .args(["completions", shell])
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "portolan completions {shell} failed"
+        );
+        std::fs::write(&file, output.stdout)?;
+        written.push(file);
+    }
+    let pages = share.join("man/man1");
+    let status = Command::new(portolan).arg("man").arg(&pages).status()?;
+    ensure!(status.success(), "portolan man failed");
+    for page in std::fs::read_dir(&pages)? {
+        let page = page?;
+        // Others may have pages there too.
+        if page.file_name().to_string_lossy().starts_with("portolan") {
+            written.push(page.path());
+        }
+    }
+    Ok(written)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub(crate) mod probe;
 pub(crate) mod run;
 pub(crate) mod seastar_device;
 pub(crate) mod seastar_sim;
+pub(crate) mod shell;
 pub(crate) mod simulate;
 pub(crate) mod summary;
 pub(crate) mod trace;
