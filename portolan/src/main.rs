@@ -10,6 +10,7 @@ mod guest;
 mod log;
 mod run;
 mod summary;
+mod waiting;
 mod words;
 
 use std::ffi::OsString;

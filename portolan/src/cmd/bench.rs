@@ -484,7 +484,7 @@ fn progress(first: bool, points: usize) -> ProgressBar {
         ProgressDrawTarget::hidden()
     };
     let bar = ProgressBar::with_draw_target(Some(points as u64), target);
-    match ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
+    match ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}, about {eta} left") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }

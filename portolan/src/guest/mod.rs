@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cmd::numbers::whole;
+use crate::waiting::Waiting;
 
 /// What `portolan guest` is asked to do.
 #[derive(Debug, Clone, clap::Args)]
@@ -146,7 +147,9 @@ pub(crate) fn run(options: &GuestOptions) -> Result<u8, GuestError> {
         return Err(GuestError::NoCommand);
     }
     let tools = Tools::find()?;
+    let getting = Waiting::begin("portolan guest: getting the guest's kernel ready".to_owned());
     let kernel = image::Kernel::cached()?;
+    drop(getting);
     let here = std::env::current_dir().map_err(GuestError::io("find the current folder".into()))?;
     let own = std::env::current_exe()
         .ok()

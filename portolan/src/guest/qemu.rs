@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::{GuestError, GuestOptions, Tools, clock};
+use crate::waiting::Waiting;
 
 /// How long the guest may take to reach the command. An emulated guest needs a few seconds; the margin is
 /// for machines that are busy with other work.
@@ -329,6 +330,10 @@ fn wait(
     let mut stage = Stage::Booting;
     let mut failed = None;
     let mut streams = 2;
+    let mut boots = Waiting::begin(format!(
+        "portolan guest: waiting for the guest to boot, at most {} s",
+        BOOT_LIMIT.as_secs()
+    ));
     loop {
         let (over, slice) = patience.look(stage == Stage::Booting);
         let event = match slice {
@@ -337,7 +342,10 @@ fn wait(
         };
         match event {
             Ok(Event::Control(line)) => match line.split_once(' ').unwrap_or((&line, "")) {
-                ("up", _) => stage = Stage::Running,
+                ("up", _) => {
+                    stage = Stage::Running;
+                    drop(boots.take());
+                }
                 ("note", text) => portals_shim::say(format_args!("portolan guest: {text}")),
                 ("fail", text) => failed = Some(text.to_owned()),
                 ("exit", text) => {
