@@ -119,8 +119,12 @@ def check_links(page, text):
         elif anchor and target.suffix == ".md" and anchor not in anchors(target.read_text()):
             problem(page, f"no heading for {link}")
     for include in re.findall(r"\{\{#include ([^}:\s]+)", text):
-        if not (page.parent / include).exists():
+        file = page.parent / include
+        if not file.exists():
             problem(page, f"include of {include}")
+        elif file.suffix == ".md":
+            # A link of an included file leads from the page.
+            check_links(page, file.read_text())
 
 
 def check_names(page, text):
