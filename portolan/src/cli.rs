@@ -220,7 +220,8 @@ mod tests {
                 assert!(help.lines().any(|l| l == *heading), "{name}: {heading}");
             }
         }
-        let cli = Cli::command();
+        let mut cli = Cli::command();
+        cli.build();
         for command in cli.get_subcommands().filter(|c| !c.is_hide_set()) {
             for arg in command.get_arguments() {
                 let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
