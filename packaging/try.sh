@@ -35,12 +35,18 @@ portolan run -n 2 --fabric seastar -- gups
 if command -v cc >/dev/null && command -v pkg-config >/dev/null; then
 	cat >/tmp/first.c <<'C'
 #include <portals3.h>
+#include <p3rt/p3rt.h>
 #include <stdio.h>
 int main(void) {
-  int most = -1;
-  int status = PtlInit(&most);
-  printf("PtlInit %d\n", status);
-  return status != PTL_OK;
+  ptl_handle_ni_t ni;
+  unsigned rank = 0, size = 0;
+  int most;
+  if (PtlInit(&most) != PTL_OK || PtlNIInit(PTL_IFACE_DEFAULT, PTL_PID_ANY, NULL, NULL, &ni) != PTL_OK)
+    return 1;
+  if (PtlGetRank(ni, &rank, &size) != PTL_OK)
+    return 1;
+  printf("rank %u of %u\n", rank, size);
+  return size != 2;
 }
 C
 	PKG_CONFIG_PATH=$lib/pkgconfig
