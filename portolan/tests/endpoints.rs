@@ -443,7 +443,7 @@ fn a_simulation_that_is_ended_by_a_signal_writes_its_counters() {
         .read_line(&mut line)
         .unwrap();
     let pid = Pid::from_raw(i32::try_from(command.id()).unwrap()).unwrap();
-    kill_process(pid, Signal::INT).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
     command.wait().unwrap();
     until("the counters", || {
         fs::read_to_string(&file).is_ok_and(|text| text.contains("node 1"))
