@@ -9,7 +9,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     if conduit.mynode() == 0 {
         let to = conduit.segment(1).addr;
         // Meanwhile the other node comes to the barrier, and disturbs.
-        conduit.put(1, to, &[1; 4096])?;
+        for _ in 0..8 {
+            conduit.put(1, to, &[1; 4096])?;
+        }
         for window in [1, 2, 4, 8, 16, 32, 64] {
             let start = conduit.now();
             let mut handles = Vec::new();
