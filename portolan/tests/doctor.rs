@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::process::Command;
 
 /// Its findings, and its status.
-fn doctor(path: &str, words: &[&str]) -> (Vec<Value>, Option<i32>) {
+fn doctor(path: &str, words: &[&str], variables: &[(&str, &str)]) -> (Vec<Value>, Option<i32>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
     command.args(["doctor", "--json"]).args(words);
     for (name, _) in std::env::vars() {
@@ -12,7 +12,8 @@ fn doctor(path: &str, words: &[&str]) -> (Vec<Value>, Option<i32>) {
             command.env_remove(name);
         }
     }
-    let output = command.env("PATH", path).output().unwrap();
+    command.env("PATH", path).envs(variables.iter().copied());
+    let output = command.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let findings = text.lines().map(|line| serde_json::from_str(line).unwrap());
     (findings.collect(), output.status.code())
@@ -27,12 +28,23 @@ fn verdict_of<'f>(findings: &'f [Value], what: &str) -> &'f str {
 
 #[test]
 fn fabrics_are_tried_and_a_missing_launcher_is_no_fault() {
-    let (findings, status) = doctor("/nonexistent", &[]);
+    let (findings, status) = doctor("/nonexistent", &[], &[]);
     assert_eq!(status, Some(0), "{findings:?}");
     for fabric in ["shm", "seastar"] {
         assert_eq!(verdict_of(&findings, &format!("fabric {fabric}")), "good");
     }
     assert_eq!(verdict_of(&findings, "launchers"), "absent");
+}
+
+#[test]
+fn a_fabric_on_which_a_job_fails_is_bad_with_what_the_job_said() {
+    let (findings, status) = doctor("/nonexistent", &[], &[("PORTOLAN_SPIN", "long")]);
+    assert_eq!(status, Some(1), "{findings:?}");
+    let found = findings.iter().find(|f| f["what"] == "fabric shm").unwrap();
+    assert_eq!(found["verdict"], "bad");
+    let said = found["said"].as_str().unwrap();
+    assert!(said.contains("PORTOLAN_SPIN"), "{said}");
+    assert!(found["fix"].as_str().unwrap().contains("--fabric shm"));
 }
 
 #[test]
@@ -42,7 +54,7 @@ fn a_launcher_whose_ranks_do_not_meet_is_told_with_what_it_said() {
     std::fs::write(&launcher, "#!/bin/sh\necho no such job >&2\nexit 7\n").unwrap();
     let all = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
     std::fs::set_permissions(&launcher, all).unwrap();
-    let (findings, status) = doctor(folder.path().to_str().unwrap(), &[]);
+    let (findings, status) = doctor(folder.path().to_str().unwrap(), &[], &[]);
     assert_eq!(status, Some(0), "{findings:?}");
     let found = findings
         .iter()

@@ -2,12 +2,15 @@
 
 use super::Tried;
 use portals_shim::fabric::FabricKind;
-use rustix::process::{Pid, Signal, kill_process_group};
-use std::io::{Read as _, Seek as _};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::io::{self, Read as _, Seek as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 /// Launchers, and the words by which each starts two ranks.
 pub(super) const LAUNCHERS: [(&str, &[&str]); 3] = [
@@ -22,10 +25,15 @@ pub(super) struct Trial {
     limit: Duration,
 }
 
-/// The last line that says something.
-fn last_line(text: &str) -> &str {
-    let mut lines = text.lines().rev().map(str::trim);
-    lines.find(|line| !line.is_empty()).unwrap_or_default()
+/// The first line that says something, and the last one: the cause comes first, and what a launcher makes of it last.
+fn gist(text: &str) -> String {
+    let says = |line: &&str| line.contains(char::is_alphanumeric);
+    let mut lines = text.lines().map(str::trim).filter(says);
+    match (lines.next(), lines.next_back()) {
+        (None, _) => String::new(),
+        (Some(only), None) => only.to_owned(),
+        (Some(first), Some(last)) => format!("{first} … {last}"),
+    }
 }
 
 impl Trial {
@@ -54,7 +62,7 @@ impl Trial {
         for rank in 0..2 {
             let line = format!("rank {rank} of 2: ok");
             if !said.contains(&line) {
-                return Err(format!("the ranks did not meet: {}", last_line(&said)));
+                return Err(format!("the ranks did not meet: {}", gist(&said)));
             }
         }
         Ok(())
@@ -86,6 +94,7 @@ impl Trial {
             .spawn();
         let mut child = child.map_err(|error| format!("cannot start {program}: {error}"))?;
         let status = self.end(&mut child);
+        let status = status.map_err(|error| format!("cannot wait for {program}: {error}"))?;
         let read = |file: &mut std::fs::File| {
             let mut bytes = Vec::new();
             let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
@@ -95,38 +104,35 @@ impl Trial {
         match status {
             Some(status) if status.success() => Ok(said),
             Some(status) => {
-                let line = last_line(&complaint);
-                let line = if line.is_empty() {
-                    last_line(&said)
-                } else {
-                    line
-                };
-                Err(format!("{status}: {line}"))
+                let complaint = gist(&complaint);
+                let why = Some(complaint).filter(|why| !why.is_empty());
+                Err(format!("{status}: {}", why.unwrap_or_else(|| gist(&said))))
             }
             None => Err(format!(
                 "it had not ended after {} s: {}",
                 self.limit.as_secs(),
-                last_line(&complaint)
+                gist(&complaint)
             )),
         }
     }
 
     /// The status of a child; `None` if it had to be killed, with all that it started in its group.
-    fn end(self, child: &mut Child) -> Option<ExitStatus> {
-        let until = Instant::now() + self.limit;
-        while Instant::now() < until {
-            match child.try_wait() {
-                Ok(Some(status)) => return Some(status),
-                Ok(None) => std::thread::sleep(Duration::from_millis(20)),
-                Err(_) => break,
-            }
+    fn end(self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
+        let pid = Pid::from_child(child);
+        let (tell, ended) = channel();
+        let waiting = thread::Builder::new().spawn(move || {
+            // The child stays a zombie, so that its number is its own until this process has waited for it.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while matches!(waitid(WaitId::Pid(pid), options), Err(Errno::INTR)) {}
+            // Nobody asks any more where the time is over.
+            let _ = tell.send(());
+        });
+        if waiting.is_ok() && ended.recv_timeout(self.limit).is_ok() {
+            return child.wait().map(Some);
         }
-        // The child is not waited for yet, so that the number is its own.
-        if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        let _ = child.wait();
-        None
+        let _ = kill_process_group(pid, Signal::KILL);
+        child.wait()?;
+        waiting.map(|_| None)
     }
 }
 
@@ -169,7 +175,7 @@ mod tests {
         let mut parent = shell("sleep 1000 & sleep 1000");
         let mut child = parent.stdout(writer).process_group(0).spawn().unwrap();
         drop(parent);
-        assert_eq!(trial.end(&mut child), None);
+        assert_eq!(trial.end(&mut child).unwrap(), None);
         let mut rest = Vec::new();
         reader.read_to_end(&mut rest).unwrap();
         let said = trial.output(&mut shell("echo begun >&2; sleep 1000"));
@@ -180,9 +186,51 @@ mod tests {
         );
     }
 
+    /// An executable of these words of the shell.
+    fn script(folder: &Path, words: &str) -> std::path::PathBuf {
+        let file = folder.join("script");
+        std::fs::write(&file, format!("#!/bin/sh\n{words}\n")).unwrap();
+        let all = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+        std::fs::set_permissions(&file, all).unwrap();
+        file
+    }
+
     #[test]
-    fn the_last_line_that_says_something_counts() {
-        assert_eq!(last_line("a\nb \n\n"), "b");
-        assert_eq!(last_line(""), "");
+    fn a_launcher_is_good_if_both_ranks_have_met() {
+        let folder = tempfile::tempdir().unwrap();
+        let trial = Trial::new(30);
+        let own = Path::new("/own/portolan");
+        // Who is started with other words says nothing.
+        let says = |lines: &str| {
+            let words = format!("[ \"$*\" = '-n 2 /own/portolan probe' ] && printf '{lines}'");
+            trial.launch(&script(folder.path(), &words), &["-n", "2"], own)
+        };
+        assert_eq!(says("rank 1 of 2: ok\\nrank 0 of 2: ok\\n"), Ok(()));
+        let alone = says("rank 0 of 1: ok\\nrank 0 of 1: ok\\n").unwrap_err();
+        assert!(
+            alone.contains("the ranks did not meet: rank 0 of 1"),
+            "{alone}"
+        );
+        assert!(says("rank 0 of 2: ok\\n").is_err());
+    }
+
+    #[test]
+    fn libfabric_is_asked_for_the_provider_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let words = "[ \"$*\" = '-p portolan' ] && [ \"$FI_PROVIDER_PATH\" = /p/libfabric ]";
+        let fi_info = script(folder.path(), words);
+        let trial = Trial::new(30);
+        assert_eq!(trial.offers(&fi_info, Path::new("/p/libfabric")), Ok(()));
+        assert!(trial.offers(&fi_info, Path::new("/q")).is_err());
+    }
+
+    #[test]
+    fn the_cause_and_what_a_launcher_makes_of_it_are_told() {
+        assert_eq!(
+            gist("-----\n cause\nb\n\nthe job ends \n-----\n"),
+            "cause … the job ends"
+        );
+        assert_eq!(gist("cause\n\n"), "cause");
+        assert_eq!(gist("---\n"), "");
     }
 }
