@@ -94,7 +94,7 @@ pub enum Doing {
     GetInSegment,
     /// A get from a segment of which units are pinned, all that is got.
     GetHeld,
-    /// A blocking put of the one rank, whose partner has no turn: over shared memory.
+    /// A blocking put of the one rank, whose partner has no turn; over shared memory alone.
     PutAlone,
     /// A blocking get of 8 bytes, likewise.
     GetAlone,
@@ -171,6 +171,10 @@ fn all_done(conduit: &Conduit, doing: Doing, times: u64, seen: u64) -> u64 {
 
 /// `times` turns of both ranks, with a round trip in each. How many came to their end.
 pub fn round_trips(over: Over, doing: Doing, times: u64) -> Option<u64> {
+    if doing.is_alone() && over != Over::Memory {
+        // A partner without a turn takes nothing.
+        return None;
+    }
     let idle = doing == Doing::Nothing;
     let mut opened = match over {
         Over::Process => fabric::in_process(2),
@@ -266,9 +270,9 @@ mod tests {
         ] {
             assert_eq!(round_trips(Over::Process, doing, 500), Some(500));
         }
-        // Elsewhere a partner without a turn would take nothing.
         for doing in [Doing::PutAlone, Doing::GetAlone] {
             assert_eq!(round_trips(Over::Memory, doing, 500), Some(500));
+            assert_eq!(round_trips(Over::Process, doing, 500), None);
         }
     }
 }
