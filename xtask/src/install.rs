@@ -128,8 +128,7 @@ pub(crate) fn into(prefix: &Path, libdir: &str) -> Result<Vec<PathBuf>> {
     }
     let cmake = lib.join("cmake/portolan");
     std::fs::create_dir_all(&cmake).with_context(what)?;
-    let up = Path::new(libdir).components().map(|_| "../");
-    let up = format!("{}../..", up.collect::<String>());
+    let up = format!("{}/..", portals_c::up(libdir));
     for (name, text) in [
         ("portolanConfig.cmake", CMAKE.replace("@UP@", &up)),
         (

@@ -62,6 +62,12 @@ fn link(target: &str, link: &Path) -> io::Result<()> {
     }
 }
 
+/// The way from a folder below that of libraries to the prefix.
+pub fn up(libdir: &str) -> String {
+    let folders = Path::new(libdir).components().map(|_| "../");
+    format!("{}..", folders.collect::<String>())
+}
+
 /// Installs the headers of `include` and the libraries that cargo left in `built` under `prefix`, where libraries are in `libdir`,
 /// such as `lib`. Returns the paths written.
 ///
@@ -97,11 +103,8 @@ pub fn install(
         }
     }
     let to = lib.join("pkgconfig").join("portals3.pc");
-    // From the folder of the file to the prefix.
-    let up = Path::new(libdir).components().map(|_| "../");
-    let up = format!("{}..", up.collect::<String>());
     let text = PKG_CONFIG
-        .replace("@UP@", &up)
+        .replace("@UP@", &up(libdir))
         .replace("@VERSION@", version)
         .replace("@LIBS_PRIVATE@", LIBS_PRIVATE);
     fs::write(&to, text)?;

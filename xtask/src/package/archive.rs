@@ -118,6 +118,10 @@ fn rpm(out: &Path) -> Result<PathBuf> {
         .args(["--define", &define("_topdir", work.path())])
         .args(["--define", &define("_rpmdir", out)])
         .args(["--define", &define("_sourcedir", work.path())])
+        // As in the other packages no time but the sources' counts, and no name of the machine.
+        .args(["--define", "use_source_date_epoch_as_buildtime 1"])
+        .args(["--define", "clamp_mtime_to_source_date_epoch 1"])
+        .args(["--define", "_buildhost localhost"])
         .args([
             "--define",
             "_rpmfilename %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm",
@@ -149,4 +153,56 @@ fn wheel(out: &Path) -> Result<PathBuf> {
         .env("SOURCE_DATE_EPOCH", time());
     let to = output(&mut command)?;
     Ok(to.trim().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_wheel_has_commands_and_libraries_where_pip_puts_them() {
+        if !crate::packages::is_there("python3") {
+            println!("skipped: no python3");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["bin/run", "lib/one.so", "lib/one.a", "include/one.h"] {
+            std::fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            std::fs::write(at(name), name).unwrap();
+        }
+        std::fs::set_permissions(at("bin/run"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::symlink("one.so", at("lib/two.so")).unwrap();
+        let out = tempfile::tempdir().unwrap();
+        let make = || {
+            let mut command = Command::new("python3");
+            command
+                .arg(root().join("packaging/wheel.py"))
+                .arg(folder.path())
+                .args(["1.2", "manylinux_2_34_x86_64", "words"])
+                .arg(out.path());
+            output(command.env("SOURCE_DATE_EPOCH", "1000000000")).unwrap()
+        };
+        let wheel = make();
+        let wheel = Path::new(wheel.trim());
+        let name = "portolan-1.2-py3-none-manylinux_2_34_x86_64.whl";
+        assert_eq!(wheel, out.path().join(name));
+        let list = "import sys, zipfile\n\
+                    for i in zipfile.ZipFile(sys.argv[1]).infolist(): print(oct(i.external_attr >> 16 & 0o777), i.filename)";
+        let mut command = Command::new("python3");
+        let list = output(command.args(["-c", list]).arg(wheel)).unwrap();
+        let expected = [
+            "0o755 portolan-1.2.data/scripts/run",
+            "0o644 portolan-1.2.data/data/include/one.h",
+            "0o644 portolan-1.2.data/data/lib/one.so",
+            "0o644 portolan-1.2.dist-info/METADATA",
+            "0o644 portolan-1.2.dist-info/WHEEL",
+            "0o644 portolan-1.2.dist-info/RECORD",
+        ];
+        assert_eq!(list.lines().collect::<Vec<_>>(), expected);
+        let first = std::fs::read(wheel).unwrap();
+        make();
+        assert!(std::fs::read(wheel).unwrap() == first, "other bytes");
+    }
 }
