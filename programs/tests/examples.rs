@@ -76,7 +76,7 @@ fn the_examples_of_each_commands_help_run() {
             let errors = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{words:?}: {errors}");
             assert!(
-                !output.stdout.is_empty() || folder.join("man1").exists(),
+                !output.stdout.is_empty() || (name == "man" && folder.join("man1").exists()),
                 "{words:?}"
             );
         }
