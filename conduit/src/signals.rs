@@ -19,7 +19,7 @@
 //!   recorded ── longest exit passes ─► QUIT for the process ─► ours has run, or it passes again ─► end
 //! ```
 
-use portals_shim::{Awake, Bystander, spawn_own_thread};
+use portals_shim::{Awake, spawn_bystander, spawn_own_thread};
 use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::backend::{Handle, SignalDelivery};
@@ -100,10 +100,8 @@ impl Signals {
         let mut arriving = SignalDelivery::with_pipe(read, write, SignalOnly, &caught)?;
         let handle = arriving.handle();
         let mut listener = Listener::Idle(deaf, answered.clone());
-        let (begin, begun) = channel();
-        spawn_own_thread("signals", move || {
-            let _bystander = wake.is_none().then(Bystander::new);
-            drop(begin);
+        let makes_no_calls = wake.is_none();
+        let listen = move || {
             while has_come(arriving.get_read_mut()) && !arriving.handle().is_closed() {
                 for signal in arriving.pending() {
                     if let Some(wake) = &wake {
@@ -112,9 +110,12 @@ impl Signals {
                     listener = listener.hear(signal);
                 }
             }
-        })?;
-        // What the rank does next may depend on how many threads count.
-        let _: Result<(), _> = begun.recv();
+        };
+        if makes_no_calls {
+            spawn_bystander("signals", listen)?;
+        } else {
+            spawn_own_thread("signals", listen)?;
+        }
         Ok(Self {
             seen,
             answered,

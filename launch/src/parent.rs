@@ -8,7 +8,7 @@ use rustix::process::{
 };
 
 use super::JobError;
-use host::{Bystander, spawn_own_thread};
+use host::bystander::spawn_bystander;
 
 fn failed(errno: Errno) -> JobError {
     JobError::Io {
@@ -40,12 +40,11 @@ pub(super) fn watch() -> Result<(), JobError> {
         }
     };
     let wait = move || {
-        let _bystander = Bystander::new();
         let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
         while matches!(poll(&mut fds, None), Err(Errno::INTR)) {}
         let _ = kill_process(getpid(), Signal::KILL);
     };
-    spawn_own_thread("launcher-watch", wait).map_err(|source| JobError::Io {
+    spawn_bystander("launcher-watch", wait).map_err(|source| JobError::Io {
         doing: "tie its life to its launcher",
         source,
     })?;

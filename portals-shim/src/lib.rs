@@ -29,9 +29,10 @@ pub use fabric_api::region::{RawMemory, Region, RegionError, Trust, WeakRegion};
 pub use fabric_api::{gate, place};
 pub use fabric_shm::{FRAME, Frame, Lane, Link, Links, Near, Unfetched};
 pub use host::awake::{Awake, recv_within};
+pub use host::bystander::spawn_bystander;
 pub use host::{
-    Bystander, MemoryLimits, PRIVILEGED, allowed_processors, handover, is_own_thread,
-    is_privileged, limit, nearest, say, spawn_own_thread, unknown_variables, with_causes,
+    MemoryLimits, PRIVILEGED, allowed_processors, handover, is_own_thread, is_privileged, limit,
+    nearest, say, spawn_own_thread, unknown_variables, with_causes,
 };
 pub use interface::{Interface, MdMemory, MdSpec, RegionPart};
 
