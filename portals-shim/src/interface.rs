@@ -2,17 +2,19 @@
 //!
 //! | file | has |
 //! |---|---|
+//! | `interface/clock.rs` | the clock, and computing |
 //! | `interface/entries.rs` | match entries, memory descriptors, access control |
 //! | `interface/events.rs` | event queues |
 //! | `interface/movement.rs` | puts and gets |
 
+mod clock;
 mod entries;
 mod events;
 mod movement;
 
 use crate::nal::shm::{Links, Near};
 use fabric_api::attached::{Attached, Parts};
-use fabric_api::bridge::{Bridge, ClockKind, Window};
+use fabric_api::bridge::{Bridge, Window};
 use fabric_api::call::{Answer, Call, Paths, Target};
 use fabric_api::nal::Nal;
 use fabric_api::op::Capabilities;
@@ -106,16 +108,6 @@ impl Interface {
     /// The interface's own handle.
     pub fn handle(&self) -> Handle {
         Handle::interface_handle(self.inner.config.interface)
-    }
-
-    /// Nanoseconds of the fabric's clock, from an arbitrary start.
-    pub fn now(&self) -> u64 {
-        self.inner.bridge.now()
-    }
-
-    /// What [`Interface::now`] counts.
-    pub fn clock(&self) -> ClockKind {
-        self.inner.bridge.clock()
     }
 
     /// Runs `f`, in which this rank waits for other ranks by means the fabric knows nothing of (a
@@ -220,16 +212,6 @@ impl Interface {
             Answer::Paths(p) => Ok(p),
             _ => Err(Error::Fail),
         }
-    }
-
-    /// On a simulated fabric this rank's clock advances as if its program had computed for `nanos`:
-    /// interrupts of its processor come on top. Elsewhere nothing happens.
-    #[inline]
-    pub fn compute(&self, nanos: u64) -> Result<(), Error> {
-        if nanos == 0 || self.clock() == ClockKind::Wall {
-            return Ok(());
-        }
-        self.done(Call::Compute(nanos))
     }
 
     /// `PtlNIFini`: every object of the interface is gone, no events.

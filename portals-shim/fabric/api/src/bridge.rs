@@ -190,6 +190,11 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
     fn now(&self) -> u64;
     /// What [`Bridge::now`] counts.
     fn clock(&self) -> ClockKind;
+    /// Whether the calling thread is in a call, where time is virtual: true only in a handler of a signal that has interrupted
+    /// one. It must make no call.
+    fn is_inside(&self) -> bool {
+        false
+    }
     /// The rank waits for others outside the fabric; see `Interface::outside`.
     fn leave(&self) -> Result<(), Error> {
         Ok(())

@@ -18,12 +18,37 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Virtual time after which a wait lets the other threads of its process in, nanoseconds.
 const SLICE: u64 = 20_000;
+
+thread_local! {
+    /// Calls of this thread that have begun. Without a destructor: a handler of a signal may ask at any time.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// This thread is in a call while this lives.
+struct Begun;
+
+impl Begun {
+    fn new() -> Self {
+        CALLS.set(CALLS.get() + 1);
+        // A handler that comes from here on sees it.
+        compiler_fence(Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        CALLS.set(CALLS.get() - 1);
+    }
+}
 
 /// A connection to the simulation. Calls of several threads are made one after the other, as a
 /// single-processor node would. A wait of one of them is made in slices, so that another may cause
@@ -205,6 +230,7 @@ impl Client {
     }
 
     pub(super) fn ask(&self, question: &Question) -> Result<Answer, Error> {
+        let _begun = Begun::new();
         let reply = self.exchange(question)?;
         if !reply.note.is_empty() {
             tracing::error!("{}", reply.note);
@@ -281,6 +307,7 @@ impl Bridge for Client {
     }
 
     fn call_with(&self, call: Call, region: Option<&Region>) -> Result<Answer, Error> {
+        let _begun = Begun::new();
         let effect = Effect::of(&call, region);
         if matches!(effect, Effect::Nothing) {
             let answer = match &call {
@@ -314,6 +341,10 @@ impl Bridge for Client {
 
     fn clock(&self) -> ClockKind {
         ClockKind::Virtual
+    }
+
+    fn is_inside(&self) -> bool {
+        CALLS.get() > 0
     }
 
     fn leave(&self) -> Result<(), Error> {

@@ -98,6 +98,10 @@ impl Bridge for Member {
         self.client.clock()
     }
 
+    fn is_inside(&self) -> bool {
+        self.client.is_inside()
+    }
+
     fn leave(&self) -> Result<(), Error> {
         self.client.leave()
     }
