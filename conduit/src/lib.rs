@@ -101,7 +101,8 @@ pub use pinning::{Elsewhere, FirehoseStats};
 pub use portals_shim::gate::this_thread;
 pub use portals_shim::job::{end_by, is_child_of_rank};
 pub use portals_shim::{
-    ClockKind, Region, RegionError, is_own_thread, recv_within, say, spawn_own_thread, with_causes,
+    ClockKind, Interface, Region, RegionError, is_own_thread, recv_within, say, spawn_own_thread,
+    with_causes,
 };
 pub use rma::{Counted, Near, Piece};
 pub use segment::SegInfo;

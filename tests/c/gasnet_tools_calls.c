@@ -20,6 +20,10 @@ static void timers(void)
 	CHECK(gasnett_ticks_to_ns(5000) == 5000 && gasnett_ticks_to_us(5000) == 5);
 	CHECK(gasnett_tick_granularityus() >= 0 && gasnett_tick_granularity() >= 0);
 	CHECK(gasnett_tick_overheadus() >= 0 && gasnett_tick_overhead() >= 0);
+	CHECK(GASNETT_HAVE_TICKS_ARE_VIRTUAL && GASNETT_HAVE_COMPUTE_NS);
+	start = gasnett_ticks_now();
+	gasnett_compute_ns(700);
+	CHECK(!gasnett_ticks_are_virtual() || gasnett_ticks_now() - start >= 700);
 }
 
 static void fences(void)

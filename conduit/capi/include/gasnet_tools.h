@@ -1,5 +1,5 @@
 /* gasnet_tools.h: timers, atomics, fences, threads and queries that programs written for GASNet-1
- * use. Everything is in this header: a program of tools alone links no library.
+ * use. A program of tools alone links no library.
  *
  * In a GASNet program gasnet.h comes first.
  */
@@ -77,18 +77,61 @@ GASNETI_INLINE_WORDS void gasnett_spinloop_hint(void) {
 
 /* ---- timers ---------------------------------------------------------------------------------- */
 
-/* Nanoseconds of CLOCK_MONOTONIC. */
+/* Nanoseconds: of the SeaStar model's virtual clock from the return of gasnet_init on, elsewhere and before of
+ * CLOCK_MONOTONIC. */
 typedef uint64_t gasnett_tick_t;
 #define GASNETT_TICK_MIN ((gasnett_tick_t)0)
 #define GASNETT_TICK_MAX (~(gasnett_tick_t)0)
 
+/* Where the library has a function that reads the virtual clock; NULL where the clock is the host's. A program of tools
+ * alone has no library, unless another of its objects has. */
+typedef struct {
+    gasnett_tick_t (*now)(void);
+} gasneti_virtual_clock_t;
+#ifdef _GASNET_H
+const gasneti_virtual_clock_t *gasneti_virtual_clock(void);
+void gasneti_compute_ns(uint64_t ns);
+#define GASNETI_HAS_CLOCK 1
+#else
+const gasneti_virtual_clock_t *gasneti_virtual_clock(void) __attribute__((__weak__));
+void gasneti_compute_ns(uint64_t ns) __attribute__((__weak__));
+#define GASNETI_HAS_CLOCK (gasneti_virtual_clock != NULL)
+#endif
+
+typedef gasnett_tick_t (*gasneti_ticks_fn_t)(void);
+/* What reads the virtual clock; NULL where the clock is the host's. The library is asked once. */
+GASNETI_INLINE_WORDS gasneti_ticks_fn_t gasneti_virtual_ticks(void) {
+    static const gasneti_virtual_clock_t *found;
+    const gasneti_virtual_clock_t *clock = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    if_pf (clock == NULL) {
+        if (!GASNETI_HAS_CLOCK) return NULL;
+        clock = gasneti_virtual_clock();
+        __atomic_store_n(&found, clock, __ATOMIC_RELAXED);
+    }
+    return __atomic_load_n(&clock->now, __ATOMIC_ACQUIRE);
+}
+
 GASNETI_INLINE_WORDS gasnett_tick_t gasnett_ticks_now(void) {
     struct timespec at;
+    gasneti_ticks_fn_t now = gasneti_virtual_ticks();
+    if_pf (now != NULL) return now();
     clock_gettime(CLOCK_MONOTONIC, &at);
     return (gasnett_tick_t)at.tv_sec * 1000000000u + (gasnett_tick_t)at.tv_nsec;
 }
 #define gasnett_ticks_to_us(ticks) ((uint64_t)(ticks) / 1000u)
 #define gasnett_ticks_to_ns(ticks) ((uint64_t)(ticks))
+
+/* Extensions of Portolan, by these macros. Whether the ticks are those of the model's virtual clock now. */
+#define GASNETT_HAVE_TICKS_ARE_VIRTUAL 1
+GASNETI_INLINE_WORDS int gasnett_ticks_are_virtual(void) {
+    return gasneti_virtual_ticks() != NULL;
+}
+/* The processor of this rank computes for so many nanoseconds of virtual time; where time is not virtual nothing
+ * happens. */
+#define GASNETT_HAVE_COMPUTE_NS 1
+GASNETI_INLINE_WORDS void gasnett_compute_ns(uint64_t ns) {
+    if (gasneti_virtual_ticks() != NULL) gasneti_compute_ns(ns);
+}
 
 GASNETI_INLINE_WORDS uint64_t gasnett_gettimeofday_us(void) {
     struct timeval at;
@@ -96,11 +139,13 @@ GASNETI_INLINE_WORDS uint64_t gasnett_gettimeofday_us(void) {
     return (uint64_t)at.tv_sec * 1000000u + (uint64_t)at.tv_usec;
 }
 
-/* The shortest step seen between two readings, and the mean cost of one; microseconds. */
+/* The shortest step seen between two readings, and the mean cost of one; microseconds. The virtual clock counts
+ * nanoseconds, and a reading takes none. */
 GASNETI_INLINE_WORDS double gasneti_tick_measure(int overhead) {
     const int READINGS = 1000;
     gasnett_tick_t shortest = GASNETT_TICK_MAX, start = gasnett_ticks_now(), last = start;
     int i;
+    if (gasnett_ticks_are_virtual()) return overhead ? 0.0 : 0.001;
     for (i = 0; i < READINGS; i++) {
         gasnett_tick_t next = gasnett_ticks_now();
         if (next > last && next - last < shortest) shortest = next - last;

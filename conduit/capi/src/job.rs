@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::am::Function;
 use crate::ptr::{ArrayMut, Count, Text};
 use crate::state::{Build, Phase, phase};
-use crate::{am, coll, ending, state};
+use crate::{am, clock, coll, ending, state};
 
 /// `GASNET_OK` and the error codes.
 pub(crate) const OK: c_int = 0;
@@ -134,6 +134,7 @@ pub fn init(build: Build, max_segment: u64) -> c_int {
         if !state::install(conduit, build, limits) {
             return NOT_INIT;
         }
+        state::with(clock::install);
         conduit::end_by(ending::end);
         crate::trace::install();
         if watched {
@@ -169,6 +170,7 @@ fn leave(code: c_int) -> ! {
     state::set_phase(Phase::Ended);
     // The process ends with the code, whatever becomes of telling the others: the launcher ends those.
     let _ = catch_unwind(AssertUnwindSafe(|| state::exit(code)));
+    clock::end();
     ending::end(code)
 }
 

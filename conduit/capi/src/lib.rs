@@ -4,6 +4,7 @@
 //!  C program ──► job, am, rma, values, sync, barrier, vis, coll   one entry for each function
 //!                unmap, memory that the program takes away
 //!                blockuntil, how a wait for a condition looks at it again
+//!                clock, the time of the model, and computing
 //!                lock, the handler-safe lock and no-interrupt sections; trace, lines and counts of calls
 //!                reach, what depends on the segment mode
 //!                  │ ptr    arguments: what C passes, by type
@@ -32,6 +33,7 @@
 pub mod am;
 pub mod barrier;
 pub mod blockuntil;
+pub mod clock;
 pub mod coll;
 mod crash;
 mod ending;

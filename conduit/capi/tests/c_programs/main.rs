@@ -5,6 +5,7 @@
 mod bad;
 mod calls;
 mod children;
+mod clock;
 mod costs;
 mod edges;
 mod ends;
