@@ -44,6 +44,8 @@ static ptl_md_t naming(ptl_handle_eq_t eq)
 PLACE(ni_fini, PtlNIFini(h))
 PLACE(ni_status, PtlNIStatus(h, PTL_SR_DROP_COUNT, &value))
 PLACE(ni_dist, PtlNIDist(h, own, &distance))
+PLACE(ni_clock, PtlNIClock(h, &value, &which))
+PLACE(ni_compute, PtlNICompute(h, 1))
 PLACE(ni_handle, PtlNIHandle(h, &out))
 PLACE(get_uid, PtlGetUid(h, &number))
 PLACE(get_id, PtlGetId(h, &own))
@@ -132,6 +134,8 @@ static const struct place {
 	{"PtlNIFini", ni_fini, NI, PTL_NI_INVALID, PTL_OK},
 	{"PtlNIStatus", ni_status, NI, PTL_NI_INVALID, PTL_OK},
 	{"PtlNIDist", ni_dist, NI, PTL_NI_INVALID, PTL_OK},
+	{"PtlNIClock", ni_clock, NI, PTL_NI_INVALID, PTL_OK},
+	{"PtlNICompute", ni_compute, NI, PTL_NI_INVALID, PTL_OK},
 	{"PtlNIHandle", ni_handle, ANY, PTL_HANDLE_INVALID, PTL_OK},
 	{"PtlGetUid", get_uid, NI, PTL_NI_INVALID, PTL_OK},
 	{"PtlGetId", get_id, NI, PTL_NI_INVALID, PTL_OK},
@@ -258,6 +262,7 @@ static void pointers(void)
 		NULLS(PtlNIInit(PTL_IFACE_DEFAULT, PTL_PID_ANY, NULL, NULL, NULL)),
 		NULLS(PtlNIStatus(good.ni, 0, NULL)),
 		NULLS(PtlNIDist(good.ni, own, NULL)),
+		NULLS(PtlNIClock(good.ni, NULL, &which)),
 		NULLS(PtlNIHandle(good.me, NULL)),
 		NULLS(PtlGetUid(good.ni, NULL)),
 		NULLS(PtlGetId(good.ni, NULL)),

@@ -28,6 +28,8 @@ static void before_init(void)
 	GIVES(PTL_NO_INIT, PtlNIFini(h));
 	GIVES(PTL_NO_INIT, PtlNIStatus(h, PTL_SR_DROP_COUNT, &value));
 	GIVES(PTL_NO_INIT, PtlNIDist(h, anyone, &distance));
+	GIVES(PTL_NO_INIT, PtlNIClock(h, &value, NULL));
+	GIVES(PTL_NO_INIT, PtlNICompute(h, 1));
 	GIVES(PTL_NO_INIT, PtlNIHandle(h, &h));
 	GIVES(PTL_NO_INIT, PtlGetUid(h, &rank));
 	GIVES(PTL_NO_INIT, PtlGetId(h, &id));
@@ -120,6 +122,7 @@ static void pointers(void)
 	OK(PtlEQAlloc(ni, 8, PTL_EQ_HANDLER_NONE, &eq));
 	GIVES(PTL_SEGV, PtlNIStatus(ni, PTL_SR_DROP_COUNT, NULL));
 	GIVES(PTL_SEGV, PtlNIDist(ni, anyone, NULL));
+	GIVES(PTL_SEGV, PtlNIClock(ni, NULL, NULL));
 	GIVES(PTL_SEGV, PtlNIHandle(ni, NULL));
 	GIVES(PTL_SEGV, PtlGetUid(ni, NULL));
 	GIVES(PTL_SEGV, PtlGetId(ni, NULL));

@@ -3,6 +3,7 @@
 //! ```text
 //!  C program ──► library, ni, me_md, eq, ops, misc     one entry for each function of the API
 //!                p3rt, cnos                            ranks, in the two ways programs ask
+//!                clock                                 time of the interface, and computing
 //!                  │ types   the structures' layout
 //!                  │ ptr     pointers of a caller, checked for NULL
 //!                  ▼
@@ -28,6 +29,7 @@
 //! A Rust program uses `portals-shim` and never links this crate, which defines C symbols.
 
 mod cancel;
+pub mod clock;
 pub mod cnos;
 mod condemned;
 mod ending;

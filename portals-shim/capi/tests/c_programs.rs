@@ -326,6 +326,32 @@ fn registers_limits_and_unlinks_that_are_told() {
     on_both_interfaces("registers");
 }
 
+/// What ranks say in two runs, each in the order of ranks.
+#[test]
+fn a_program_reads_the_clock_of_its_interface() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = shared("clock");
+    let lines = |fabric: &[&str], ranks| {
+        let output = run_on(fabric, ranks, &[], &program, &[]);
+        let said = text(&output);
+        assert!(output.status.success(), "{fabric:?}: {said}");
+        let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    for (fabric, kind) in FABRICS.into_iter().zip(["virtual", "virtual", "host"]) {
+        for ranks in [1, 2] {
+            let first = lines(fabric, ranks);
+            let named = first.iter().filter(|l| l.contains(kind)).count();
+            assert_eq!(named, ranks as usize, "{fabric:?}: {first:?}");
+            assert_eq!(first, lines(fabric, ranks));
+        }
+    }
+    on_both_interfaces("clock");
+}
+
 #[test]
 fn automatic_unlinks_are_told_always_or_when_asked_for() {
     const VARIABLE: &str = "PORTOLAN_CRAY_UNLINK_EVENTS";

@@ -1,4 +1,4 @@
-/* Names of codes, progress and dumps. */
+/* Names of codes, progress, dumps; extensions of Portolan. */
 #ifndef PORTOLAN_P3API_MISC_H
 #define PORTOLAN_P3API_MISC_H
 
@@ -26,6 +26,21 @@ int PtlProgress(ptl_handle_any_t handle, ptl_time_t timeout);
 int PtlNIEqDump(ptl_handle_ni_t ni_handle);
 int PtlTblDump(ptl_handle_ni_t ni, int pt_index);
 int PtlMEDump(ptl_handle_me_t me_handle);
+
+/* Extensions of Portolan; a program asks for these macros. */
+
+/* The clock of an interface, nanoseconds from an arbitrary start, and what it counts: `kind` may be NULL.
+ * PTL_CLOCK_VIRTUAL is the time of the SeaStar model, which stands still between calls of a rank; a loop that
+ * waits for a time ends, since after 1000 readings of an instant some take time. */
+#define PTL_HAVE_NI_CLOCK 1
+#define PTL_CLOCK_HOST 0
+#define PTL_CLOCK_VIRTUAL 1
+int PtlNIClock(ptl_handle_ni_t ni_handle, uint64_t *nanoseconds, int *kind);
+
+/* The processor of this rank computes for so many nanoseconds of virtual time; interrupts come on top. Nothing
+ * happens where time is not virtual. */
+#define PTL_HAVE_NI_COMPUTE 1
+int PtlNICompute(ptl_handle_ni_t ni_handle, uint64_t nanoseconds);
 
 #ifdef __cplusplus
 }
