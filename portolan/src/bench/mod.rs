@@ -3,10 +3,11 @@
 //! ```text
 //!   name ── which ──▶ portals, tags, am, mpi, random (bodies, in ranks) ──▶ samples ──▶ record ──▶ table, plot, JSON lines
 //!                                                                        ▲
-//!                                                           published ───┘ (beside the model's results)
+//!                                        published, bounds (of the model) ───┘
 //! ```
 
 mod am;
+mod bounds;
 mod error;
 mod mpi;
 mod name;
@@ -23,8 +24,9 @@ mod tags;
 mod threads;
 mod which;
 
+pub(crate) use bounds::Model;
 pub(crate) use error::BenchError;
-pub(crate) use name::{Axis, Name};
+pub(crate) use name::{Axis, Name, Unit};
 pub(crate) use plot::{draw_curves, write as write_plots};
 pub(crate) use portals::Software;
 pub(crate) use published::Curve;

@@ -7,7 +7,7 @@ use portals_shim::job::Job;
 
 use super::am::Handlers;
 use super::error::BenchError;
-use super::name::Name;
+use super::name::{Name, Unit};
 use super::portals::{Endpoint, Software, bandwidth, depth, flood, latency};
 use super::random::{Pinning, RandomPuts};
 use super::samples::Measured;
@@ -136,29 +136,32 @@ impl Rank {
     }
 }
 
-/// Measures `plan` on one of the ranks, which are threads. Rank 0 gets the medians, in the units of the
-/// measurements; `meet` waits for the other ranks.
+/// Measures `plan` on one of the ranks, which are threads. Rank 0 gets the payload and the median of each, bytes and
+/// the unit of the measurement; `meet` waits for the other ranks.
 pub(crate) fn measure_on(
     opened: &Opened,
     rank: usize,
     software: Software,
     plan: &[(Name, u64)],
     meet: impl FnOnce(),
-) -> Result<Vec<f64>, BenchError> {
+) -> Result<Vec<(u64, f64)>, BenchError> {
     let mut endpoint = Endpoint::new(opened, rank)?;
     endpoint.set_software(software);
     endpoint.outside(meet)?;
     let mut medians = Vec::new();
     for &(name, point) in plan {
         // Virtual time repeats itself but for what comes up now and then, such as a look for room in an
-        // event queue; the median leaves that out.
-        let iters = 2;
+        // event queue; the median leaves that out. Rates also vary with the message at which an interrupt comes.
+        let iters = match name.unit() {
+            Unit::Microseconds => 2,
+            _ => default_iters(ClockKind::Virtual, name, point),
+        };
         let measured = measure_portals(&mut endpoint, name, point, iters)?;
         let covered = measured.bytes.saturating_mul(measured.operations);
         let summary = measured
             .samples
             .summary(name.unit(), covered, measured.operations);
-        medians.extend(summary.map(|s| s.median));
+        medians.extend(summary.map(|s| (measured.bytes, s.median)));
     }
     endpoint.barrier()?;
     endpoint.close()?;

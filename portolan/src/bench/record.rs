@@ -2,10 +2,12 @@
 
 use std::io::{self, BufRead, Write};
 
+use clap::ValueEnum as _;
 use portals_shim::ClockKind;
 use serde::{Deserialize, Serialize};
 
-use super::name::{Axis, Name};
+use super::bounds::{Broken, Model};
+use super::name::{Axis, Name, Unit};
 use super::portals::Software;
 use super::random::Pinning;
 use super::samples::Measured;
@@ -66,6 +68,12 @@ pub(crate) struct Record {
     /// The part of the operations that found it pinned, 0 to 1, where that is not all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hits: Option<f64>,
+    /// The best value that the modelled machine's parameters allow, in `unit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bound: Option<f64>,
+    /// What sets that bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bound_by: Option<String>,
 }
 
 /// What all results of one run share.
@@ -118,6 +126,29 @@ impl Record {
             working_set: (name.axis() == Axis::WorkingSet).then_some(point),
             pinning: None,
             hits: measured.found,
+            bound: None,
+            bound_by: None,
+        })
+    }
+
+    /// Sets the bound that `model` has for a result.
+    ///
+    /// # Errors
+    /// The result is better than its bound.
+    pub(crate) fn bounded(self, model: &Model<'_>) -> Result<Self, Broken> {
+        let named = Name::from_str(&self.bench, false).ok();
+        let Some(name) = named else {
+            return Ok(self);
+        };
+        let best = match name.unit() {
+            Unit::Microseconds => self.min,
+            Unit::MegabytesPerSecond | Unit::OperationsPerSecond => self.max,
+        };
+        let bound = model.check(name, self.point(), self.bytes, best)?;
+        Ok(Self {
+            bound: bound.map(|b| (b.value * 1e3).round() / 1e3),
+            bound_by: bound.map(|b| b.by.to_owned()),
+            ..self
         })
     }
 

@@ -51,6 +51,15 @@ fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
     };
     let hits = rows.iter().any(|r| r.hits.is_some());
     header.extend(hits.then(|| "hits".to_owned()));
+    // Of other measurements it stands in the lines of JSON.
+    let bounds = name == Name::MessageRate && rows.iter().any(|r| r.bound.is_some());
+    header.extend(
+        bounds
+            .then_some(["bound", "by"])
+            .into_iter()
+            .flatten()
+            .map(String::from),
+    );
     header.extend(beside.iter().map(|c| narrow(c.label_for(name))));
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_header(header);
@@ -61,6 +70,10 @@ fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
         if hits {
             let percent = record.hits.map(|h| format!("{:.1} %", 100.0 * h));
             row.push(percent.unwrap_or_default());
+        }
+        if bounds {
+            row.push(record.bound.map_or_else(String::new, number));
+            row.push(record.bound_by.clone().unwrap_or_default());
         }
         row.extend(
             beside
@@ -135,6 +148,8 @@ mod tests {
             working_set: None,
             pinning: None,
             hits: None,
+            bound: None,
+            bound_by: None,
         };
         let text = table(Name::Pingpong, &[record(8), record(16)], &Curve::all());
         let row = |start: &str| {
@@ -156,5 +171,16 @@ mod tests {
         );
         let bare = table(Name::Pingpong, &[record(8)], &[]);
         assert!(!bare.contains("6.170"));
+        assert!(!bare.contains("bound"));
+        let rate = Record {
+            bench: "message-rate".into(),
+            bound: Some(405_679.5),
+            bound_by: Some("the receiver's processor".into()),
+            ..record(64)
+        };
+        let bounded = table(Name::MessageRate, &[rate], &[]);
+        for word in [" bound ", " 405680 ", "the receiver's processor"] {
+            assert!(bounded.contains(word), "{bounded}");
+        }
     }
 }

@@ -26,7 +26,8 @@ impl Fitted {
         self.keys.iter().filter_map(|k| machine.value(k)).sum()
     }
 
-    fn set(&self, machine: &Machine, sum: f64) -> Result<Machine, CmdError> {
+    /// The machine with the number set to `sum`.
+    pub(super) fn set(&self, machine: &Machine, sum: f64) -> Result<Machine, CmdError> {
         let count = self.keys.len() as f64;
         let most = self.most as f64;
         let each = (sum.clamp(self.step as f64, most) / count / self.step as f64).round();

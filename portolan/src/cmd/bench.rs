@@ -14,7 +14,7 @@ use portals_shim::job::Job;
 use portals_shim::nal::seastar;
 
 use crate::bench::{
-    Above, Axis, BenchError, Curve, Name, Pinning, Rank, Record, Setting, Software, Which,
+    Above, Axis, BenchError, Curve, Model, Name, Pinning, Rank, Record, Setting, Software, Which,
     parse_size, read_records, show_size, table, write_plots, write_records,
 };
 use crate::cli::FabricArgs;
@@ -87,7 +87,7 @@ impl Layer {
     fn software(self, config: &FabricConfig) -> Result<Software, FabricError> {
         match (self, config.kind()) {
             (Self::Mpi, FabricKind::Seastar) => {
-                let layer = seastar::mpi_layer(&config.machine)?;
+                let layer = seastar::mpi_layer(config)?;
                 Ok(Software {
                     send: layer.send,
                     receive: layer.receive,
@@ -393,7 +393,28 @@ pub(crate) fn measure(
     }
     let records =
         read_records(BufReader::new(out.into_file())).map_err(failed("read the results"))?;
-    Ok((0, records))
+    Ok((0, bounded(records, plan, fabric)?))
+}
+
+/// Results of the model with their bounds; refuses those that break one.
+fn bounded(
+    records: Vec<Record>,
+    plan: &Plan,
+    fabric: &FabricConfig,
+) -> Result<Vec<Record>, CmdError> {
+    if fabric.kind() != FabricKind::Seastar {
+        return Ok(records);
+    }
+    let machine = seastar::machine(fabric)?;
+    let model = Model {
+        machine: &machine,
+        mode: fabric.mode,
+        software: plan.how.software.software(fabric)?,
+        same_node: fabric.place.per_node() > 1,
+    };
+    let each = records.into_iter().map(|record| record.bounded(&model));
+    each.collect::<Result<_, _>>()
+        .map_err(|broken| CmdError::Failed(broken.to_string()))
 }
 
 /// Prints a table for each of `names`.
@@ -515,6 +536,46 @@ mod tests {
         assert_eq!(of(FabricKind::Verbs, Channel::Ud), "ud");
         assert_eq!(of(FabricKind::Verbs, Channel::Rc), "rc");
         assert_eq!(of(FabricKind::Shm, Channel::Ud), "memory");
+    }
+
+    /// A result of rank 0 on the model, as its line of JSON.
+    fn result(rate: &str) -> Vec<Record> {
+        let line = format!(
+            "{{\"bench\":\"message-rate\",\"fabric\":\"seastar\",\"mode\":\"generic\",\"ranks\":2,\"bytes\":64,\"iters\":10,\
+             \"clock\":\"virtual\",\"unit\":\"op/s\",\"min\":300000,\"median\":300000,\"p99\":{rate},\"max\":{rate}}}\n"
+        );
+        read_records(line.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_result_that_its_machine_does_not_allow_is_refused_with_status_1() {
+        let plan = plan("message-rate --sizes 64");
+        let on = |kind: FabricKind, rate| {
+            let config = FabricConfig {
+                fabric: kind.into(),
+                ..FabricConfig::default()
+            };
+            bounded(result(rate), &plan, &config)
+        };
+        let refused = on(FabricKind::Seastar, "3605726").unwrap_err();
+        assert_eq!(refused.status(), 1);
+        let said = refused.to_string();
+        assert!(
+            said.contains("message-rate at 64: 3605726.000 op/s"),
+            "{said}"
+        );
+        let kept = on(FabricKind::Seastar, "343789").unwrap();
+        assert_eq!(
+            kept[0].bound_by.as_deref(),
+            Some("the receiver's processor")
+        );
+        assert!(
+            kept[0]
+                .bound
+                .is_some_and(|b| b > 343_789.0 && b < 500_000.0)
+        );
+        let measured = on(FabricKind::Shm, "3605726").unwrap();
+        assert_eq!(measured, result("3605726"));
     }
 
     fn plan(line: &str) -> Plan {

@@ -72,13 +72,22 @@ pub struct MpiLayer {
     pub copy_rate: u64,
 }
 
+/// The parameters of the machine of this choice.
+///
+/// # Errors
+/// [`FabricError::Unusable`]: there is no such machine, or it does not have the mode.
+pub fn machine(config: &FabricConfig) -> Result<Machine, FabricError> {
+    machine_of(config)
+        .map(|setting| setting.machine)
+        .map_err(unusable)
+}
+
 /// Of the machine of this choice.
-pub fn mpi_layer(machine: &str) -> Result<MpiLayer, FabricError> {
-    let config = FabricConfig {
-        machine: machine.to_owned(),
-        ..FabricConfig::default()
-    };
-    let host = machine_of(&config).map_err(unusable)?.machine.host;
+///
+/// # Errors
+/// Those of [`machine`].
+pub fn mpi_layer(config: &FabricConfig) -> Result<MpiLayer, FabricError> {
+    let host = machine(config)?.host;
     Ok(MpiLayer {
         send: host.mpi_send.as_ns(),
         receive: host.mpi_receive.as_ns(),

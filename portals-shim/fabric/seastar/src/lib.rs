@@ -73,7 +73,7 @@ use std::os::fd::OwnedFd;
 
 pub use choice::{
     EXECUTABLE_VARIABLE, MpiLayer, SILENT_RANK, SIMULATION_COMMAND, check, check_faults,
-    is_machine_file, mpi_layer,
+    is_machine_file, machine, mpi_layer,
 };
 use choice::{check_choice, setting, unusable};
 pub use endpoint::open_endpoint;
