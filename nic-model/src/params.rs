@@ -14,6 +14,7 @@
 //! (from memory of a paper) or `ours` (assumed or fitted here).
 
 mod loader;
+mod setting;
 #[cfg(test)]
 mod tests;
 
@@ -419,9 +420,7 @@ impl Machine {
     /// # Errors
     /// No such parameter, or not a sensible value.
     pub fn with(&self, name: &str, value: u64) -> Result<Self, MachineError> {
-        let is = |e: &&Expected| name.split_once('.') == Some((e.section, e.key));
-        let expected = EXPECTED.iter().find(is);
-        let expected = expected.ok_or_else(|| MachineError::NoParameter(name.to_owned()))?;
+        let expected = setting::expected(name)?;
         if !(expected.min..=expected.max).contains(&value) {
             let value = i64::try_from(value).unwrap_or(i64::MAX);
             return Err(expected.refuse(0, value));

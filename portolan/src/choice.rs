@@ -87,6 +87,12 @@ pub(crate) struct ModelArgs {
     /// .toml is a machine file.
     #[arg(long, env = "PORTOLAN_MACHINE", value_name = "NAME", value_parser = machine)]
     pub(crate) machine: Option<String>,
+    /// Another value of a parameter of the machine; repeatable
+    ///
+    /// SECTION.KEY=VALUE, as host.interrupt_entry=2.0. The parameters are those of machine files. Times are microseconds, or
+    /// have ps, ns, us, ms or s behind them.
+    #[arg(long, env = FabricConfig::SET, value_name = "KEY=VALUE", value_delimiter = ',')]
+    pub(crate) set: Vec<String>,
     /// Grid of nodes: XxYxZ, or XxYxZ,mesh, such as 4x4x2
     ///
     /// A mesh has no links that close its rows. The smallest torus that holds the nodes is the default. Nodes fill rows
@@ -105,6 +111,14 @@ impl ModelArgs {
     pub(crate) fn machine(&self) -> String {
         let usual = || FabricConfig::default().machine;
         self.machine.clone().unwrap_or_else(usual)
+    }
+
+    /// The machine in words, with what was set of it.
+    pub(crate) fn shown(&self) -> String {
+        match self.set.as_slice() {
+            [] => self.machine(),
+            set => format!("{} with {}", self.machine(), set.join(", ")),
+        }
     }
 
     fn mode(&self) -> Mode {
@@ -133,6 +147,7 @@ impl FabricArgs {
         let Self { model, wrong, .. } = self;
         let given = [
             (ModelOption::MACHINE, model.machine.is_some()),
+            (ModelOption::SET, !model.set.is_empty()),
             (ModelOption::TOPOLOGY, model.topology.is_some()),
             (ModelOption::MODE, model.mode.is_some()),
             (ModelOption::FAULTS, wrong.faults.is_some()),
@@ -182,6 +197,7 @@ impl FabricArgs {
             // Out of range only where clap's range was not asked.
             place: Placement::new(self.ranks_per_node).unwrap_or_default(),
             most_sharing: u32::from(self.no_shm),
+            set: self.model.set.clone(),
             topology: self.model.topology.clone(),
             mode: self.model.mode(),
             faults: self.wrong.faults.clone(),
@@ -211,6 +227,10 @@ impl FabricArgs {
                 (ModelOption::MACHINE.variable.into(), machine.into()),
                 (ModelOption::MODE.variable.into(), mode.name().into()),
             ]);
+        }
+        if !self.model.set.is_empty() {
+            let all = self.model.set.join(",");
+            variables.push((FabricConfig::SET.into(), all.into()));
         }
         if let Some(topology) = &self.model.topology {
             variables.push((ModelOption::TOPOLOGY.variable.into(), topology.into()));

@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// Measure what each parameter of Firehose changes
     ///
     /// One workload is run with each parameter; the table has a row for each.
-    #[command(after_help = examples!("portolan firehose --operations 4", "portolan firehose --fabric shm --set 16M --operations 4"))]
+    #[command(after_help = examples!("portolan firehose --operations 4", "portolan firehose --fabric shm --memory 16M --operations 4"))]
     Firehose(firehose::Options),
     /// Say what can be used on this machine, and why the rest cannot
     #[command(after_help = examples!("portolan info", "portolan info --variables"))]
@@ -273,6 +273,7 @@ mod tests {
         assert_eq!(fabric_of("--fabric seastar"), FabricKind::Seastar);
         for words in [
             "--machine xt3",
+            "--set host.trap=0.2",
             "--topology 2x1x1",
             "--mode accelerated",
             "--faults f.toml",

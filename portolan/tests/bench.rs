@@ -15,6 +15,7 @@ fn portolan_in(variables: &[(&str, &str)], line: &str) -> Output {
         "PORTOLAN_FABRIC",
         "PORTOLAN_DEVICE",
         "PORTOLAN_MACHINE",
+        "PORTOLAN_MACHINE_SET",
         "PORTOLAN_QUIET",
         "PORTOLAN_LOG",
     ] {
@@ -169,6 +170,55 @@ fn an_unknown_machine_is_named_before_ranks_start() {
     assert_eq!(output.status.code(), Some(3), "{errors}");
     assert!(errors.contains("nosuch"), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+/// A parameter that is set is one of the machine file, wherever the choice comes from, and the result says so.
+#[test]
+fn a_parameter_that_is_set_is_that_of_the_machine_and_results_say_so() {
+    const LINE: &str = "bench pingpong --fabric seastar --sizes 8 --iters 3 --json -";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("slow.toml");
+    let text = "name = \"slow\"\ndescription = \"a slow one\"\nbase = \"xt4\"\n[host]\n\
+                interrupt_entry = { value = 2000000, unit = \"ps\", status = \"ours\", source = \"-\" }\n\
+                trap = { value = 200000, unit = \"ps\", status = \"ours\", source = \"-\" }\n";
+    std::fs::write(&file, text).unwrap();
+    let of_file = lines(&success(&format!("{LINE} --machine {}", file.display())));
+    let options = "--set host.interrupt_entry=2.0 --set host.trap=200ns";
+    let of_options = lines(&success(&format!("{LINE} {options}")));
+    let variable = [(
+        "PORTOLAN_MACHINE_SET",
+        "host.interrupt_entry=2.0,host.trap=200ns",
+    )];
+    let of_variable = lines(&success_in(&variable, LINE));
+    let usual = lines(&success(LINE));
+    assert_eq!(of_options, of_variable);
+    assert_eq!(of_options[0]["median"], of_file[0]["median"]);
+    assert!(of_options[0]["median"].as_f64() > usual[0]["median"].as_f64());
+    assert_eq!(of_options[0]["machine"], "xt4");
+    let said = "host.interrupt_entry=2.0, host.trap=200ns";
+    assert_eq!(of_options[0]["set"], said);
+    assert_eq!(usual[0].get("set"), None);
+    let table = success(&format!("bench pingpong --sizes 8 --iters 3 {options}"));
+    assert!(table.contains(&format!("xt4 with {said}")), "{table}");
+}
+
+#[test]
+fn a_parameter_that_does_not_exist_is_answered_with_those_like_it() {
+    for (line, said) in [
+        (
+            "bench pingpong --set host.interupt_entry=2",
+            "\"host.interupt_entry\" is not a parameter; is it host.interrupt_entry?",
+        ),
+        (
+            "run -n 2 --set host.trap=75000 -- true",
+            "host.trap = 75000 us, want 0 us to 100 us",
+        ),
+    ] {
+        let output = portolan(line);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{errors}");
+        assert!(errors.contains(said), "{errors}");
+    }
 }
 
 #[test]
@@ -516,7 +566,7 @@ fn info_says_that_it_does_not_know_limits_that_the_system_does_not_tell() {
 /// Each parameter of Firehose, and what it changes.
 #[test]
 fn every_parameter_of_firehose_changes_what_it_says() {
-    let line = "firehose --fabric seastar --set 8M --operations 192";
+    let line = "firehose --fabric seastar --memory 8M --operations 192";
     let said = success_in(&[("GASNET_FIREHOSE_M", "1K")], line);
     assert!(said.contains("modelled"), "{said}");
     let rows: Vec<Vec<&str>> = said

@@ -294,6 +294,12 @@ pub const VARIABLES: &[Variable] = &[
     ),
     of(
         Seastar,
+        "PORTOLAN_MACHINE_SET",
+        "none",
+        "parameters of it that have another value, as host.trap=0.2,chip.tx_rate=2000 (--set)",
+    ),
+    of(
+        Seastar,
         "PORTOLAN_SEASTAR_FAULTS",
         "none",
         "file of what goes wrong (--faults)",

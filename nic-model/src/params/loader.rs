@@ -100,7 +100,7 @@ pub enum MachineError {
         unit: &'static str,
     },
     /// Values that are sensible one by one and not together.
-    #[error("machine file line {line}: {reason}")]
+    #[error("{}{reason}", if *line == 0 { String::new() } else { format!("machine file line {line}: ") })]
     Together {
         /// Line of the file, from 1; 0 of a value that is in no file.
         line: usize,
@@ -108,8 +108,37 @@ pub enum MachineError {
         reason: String,
     },
     /// No parameter of this name.
-    #[error("{0:?} is not a parameter; SECTION.KEY is expected, such as host.trap")]
-    NoParameter(String),
+    #[error("{name:?} is not a parameter; {}", if near.is_empty() {
+        "SECTION.KEY is expected, such as host.trap".to_owned()
+    } else {
+        format!("is it {}?", near.join(" or "))
+    })]
+    NoParameter {
+        /// The name given.
+        name: String,
+        /// Names that are like it, the likest first.
+        near: Vec<String>,
+    },
+    /// Not a parameter and a value of it.
+    #[error("{setting:?}: {wanted} is expected")]
+    Setting {
+        /// What was given.
+        setting: String,
+        /// What could have been.
+        wanted: String,
+    },
+    /// A parameter set to a value outside of the sensible range.
+    #[error("{name} = {value}, want {min} to {max}")]
+    SettingRange {
+        /// The parameter, as `host.trap`.
+        name: String,
+        /// The value given, with its unit.
+        value: String,
+        /// Least sensible value.
+        min: String,
+        /// Greatest sensible value.
+        max: String,
+    },
 }
 
 /// How far a figure can be trusted.

@@ -144,12 +144,12 @@ fn one_parameter_can_be_changed_by_name() {
         (
             "chip.tx_burst",
             100,
-            "machine file line 0: chip.tx_burst = 100 B, want a multiple of 64",
+            "chip.tx_burst = 100 B, want a multiple of 64",
         ),
         (
             "tx_rate",
             3,
-            "\"tx_rate\" is not a parameter; SECTION.KEY is expected, such as host.trap",
+            "\"tx_rate\" is not a parameter; is it chip.tx_rate?",
         ),
     ] {
         assert_eq!(xt4.with(name, value).unwrap_err().to_string(), said);

@@ -52,6 +52,9 @@ pub(crate) struct Record {
     /// The machine that is modelled, by name or file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) machine: Option<String>,
+    /// Parameters of that machine that were set, with commas between them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) set: Option<String>,
     /// What a library above Portals computes for each message, on both sides together, µs; part of
     /// the times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,6 +88,8 @@ pub(crate) struct Setting {
     pub(crate) clock: ClockKind,
     /// The machine that is modelled.
     pub(crate) machine: Option<String>,
+    /// Parameters of it that were set.
+    pub(crate) set: Option<String>,
     pub(crate) software: Software,
 }
 
@@ -120,6 +125,7 @@ impl Record {
             in_flight: (name.axis() == Axis::Operations).then_some(point),
             threads: (name.axis() == Axis::Threads).then_some(point),
             machine: setting.machine.clone(),
+            set: setting.set.clone(),
             software_us: (name.has_software() && setting.software != Software::default())
                 .then_some((setting.software.send + setting.software.receive) as f64 / 1e3),
             conduit: None,
@@ -218,6 +224,8 @@ impl Record {
     /// The run that it belongs to, in the words of a legend.
     pub(crate) fn line(&self) -> String {
         let Self { fabric, mode, .. } = self;
+        let set = self.set.as_ref();
+        let set = set.map_or_else(String::new, |set| format!(", {set}"));
         let standing = if self.clock == "virtual" {
             "modelled"
         } else {
@@ -231,7 +239,7 @@ impl Record {
             Some("rendezvous") => "rendezvous, ",
             _ => "",
         };
-        format!("{conduit}{pinning}{fabric} ({mode}), {standing}")
+        format!("{conduit}{pinning}{fabric} ({mode}{set}), {standing}")
     }
 
     /// The place on the axis of its measurement.
@@ -274,6 +282,7 @@ mod tests {
             ranks: 2,
             clock: ClockKind::Virtual,
             machine: None,
+            set: None,
             software: Software::default(),
         };
         Record::new(

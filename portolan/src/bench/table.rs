@@ -87,7 +87,9 @@ fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
     }
     let first = rows.first();
     let head = first.map_or_else(String::new, |r| {
-        let machine = r.machine.as_ref().map(|m| format!(", {m}"));
+        let set = r.set.as_ref().map(|set| format!(" with {set}"));
+        let set = set.unwrap_or_default();
+        let machine = r.machine.as_ref().map(|m| format!(", {m}{set}"));
         let software = r
             .software_us
             .map(|us| format!(", {us:.2} us of software above Portals"));
@@ -143,6 +145,7 @@ mod tests {
             in_flight: None,
             threads: None,
             machine: None,
+            set: None,
             software_us: None,
             conduit: None,
             working_set: None,

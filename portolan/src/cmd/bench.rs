@@ -459,12 +459,14 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
     let progress = progress(first, work.len());
     let software = options.plan.how.software.software(&config)?;
     let mut rank = Rank::new(job, &opened, options.plan.above()?, software)?;
+    let modelled = config.kind() == FabricKind::Seastar;
     let setting = Setting {
         fabric: config.kind().name().to_owned(),
         mode: mode(&config).to_owned(),
         ranks,
         clock: rank.clock(),
-        machine: (config.kind() == FabricKind::Seastar).then(|| config.machine.clone()),
+        machine: modelled.then(|| config.machine.clone()),
+        set: (modelled && !config.set.is_empty()).then(|| config.set.join(", ")),
         software,
     };
     let mut records = Vec::new();

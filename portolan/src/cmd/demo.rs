@@ -64,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     say(&format!(
         "Two ranks on a model of the Cray SeaStar ({}): puts and gets of Portals, active messages of the\n\
          conduit, in virtual time. Model values are modelled, not measured.\n",
-        options.model.machine()
+        options.model.shown()
     ))?;
     let plan = Plan {
         names: NAMES.to_vec(),

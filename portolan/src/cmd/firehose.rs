@@ -1,7 +1,7 @@
 //! `portolan firehose`: what each parameter of Firehose changes, as a table of one workload run with each.
 //!
 //! ```text
-//!   phases of rank 0, each over so much memory of rank 1 (--set), at the same random places in every run:
+//!   phases of rank 0, each over so much memory of rank 1 (--memory), at the same random places in every run:
 //!     put    8 bytes, from a chunk
 //!     get    16 KiB, to a random place of the own segment, which is pinned for it
 //!     Long   1500 bytes with a request
@@ -30,7 +30,7 @@ use crate::run::{JobSpec, launch};
 pub(crate) struct Options {
     /// Memory of rank 1 that is put to and got from
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "8M")]
-    set: u64,
+    memory: u64,
     /// Operations of each kind that count
     ///
     /// As many before them do not count.
@@ -47,7 +47,7 @@ pub(crate) struct Options {
 #[derive(Debug, Args)]
 pub(crate) struct RankOptions {
     #[arg(long)]
-    set: u64,
+    memory: u64,
     #[arg(long)]
     operations: u64,
     /// File that rank 0 writes its results into
@@ -186,7 +186,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     say(&format!(
         "{} ({clock}); {n} operations of each kind on {} of rank 1; the first row sets {}\n",
         config.kind().name(),
-        show_size(options.set),
+        show_size(options.memory),
         BASE.map(|(name, value)| format!("{name}={value}"))
             .join(" "),
     ))?;
@@ -240,7 +240,7 @@ fn one(
 ) -> Result<Result<Found, u8>, CmdError> {
     let out = Handover::new().map_err(failed("make a file for the results"))?;
     let mut args: Vec<OsString> = vec!["firehose-rank".into()];
-    args.extend(["--set".into(), options.set.to_string().into()]);
+    args.extend(["--memory".into(), options.memory.to_string().into()]);
     args.extend(["--operations".into(), options.operations.to_string().into()]);
     args.extend(["--out".into(), out.name().into()]);
     let value = |name: &str| {
@@ -296,7 +296,7 @@ fn remote(conduit: &Conduit) -> [u64; 2] {
 
 /// The phases of rank 0; what rank 1 counted comes at the end, by its segment.
 fn work(conduit: &Conduit, o: &RankOptions) -> Result<Option<Found>, BenchError> {
-    let set = o.set / PAGE * PAGE;
+    let set = o.memory / PAGE * PAGE;
     let told = usize::try_from(set).map_err(|_| BenchError::TooLarge(set))?;
     // What is got lies behind what is put to; the numbers behind both.
     let handlers = vec![HandlerEntry::new(200, |_, _, _| {})];

@@ -24,6 +24,9 @@ pub(crate) struct Options {
     /// Machine whose parameters are used
     #[arg(long)]
     machine: String,
+    /// Parameters of it that have another value
+    #[arg(long)]
+    set: Vec<String>,
     /// Grid of the machine
     #[arg(long)]
     topology: Option<String>,
@@ -42,6 +45,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let config = FabricConfig {
         machine: options.machine.clone(),
+        set: options.set.clone(),
         topology: options.topology.clone(),
         mode: options.mode,
         faults: options.faults.clone(),

@@ -16,6 +16,8 @@ pub struct ModelOption {
 impl ModelOption {
     /// `--machine`.
     pub const MACHINE: Self = Self::new("--machine", "PORTOLAN_MACHINE");
+    /// `--set`.
+    pub const SET: Self = Self::new("--set", FabricConfig::SET);
     /// `--topology`.
     pub const TOPOLOGY: Self = Self::new("--topology", "PORTOLAN_TOPOLOGY");
     /// `--mode`.
@@ -25,8 +27,9 @@ impl ModelOption {
     /// `--fault-seed`.
     pub const FAULT_SEED: Self = Self::new("--fault-seed", FabricConfig::FAULT_SEED);
     /// All, in the order in which they are looked for.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::MACHINE,
+        Self::SET,
         Self::TOPOLOGY,
         Self::MODE,
         Self::FAULTS,

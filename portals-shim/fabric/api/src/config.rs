@@ -167,6 +167,9 @@ pub struct FabricConfig {
     pub channel: Channel,
     /// `PORTOLAN_MACHINE`: machine parameters of the model, a name or a file; `xt4` when unset.
     pub machine: String,
+    /// `PORTOLAN_MACHINE_SET`: parameters of that machine that have another value, as `host.trap=0.2`, see
+    /// [`SET`](Self::SET); none when unset.
+    pub set: Vec<String>,
     /// `PORTOLAN_RANKS_PER_NODE`: which node and process id each rank has; 1 when unset.
     pub place: Placement,
     /// `GASNET_SUPERNODE_MAXSIZE`: how many ranks of one machine share memory under the verbs fabric; 0, when unset,
@@ -190,6 +193,7 @@ impl Default for FabricConfig {
             device: None,
             channel: Channel::Rc,
             machine: "xt4".to_owned(),
+            set: Vec::new(),
             place: Placement::ONE,
             most_sharing: 0,
             topology: None,
@@ -201,6 +205,9 @@ impl Default for FabricConfig {
 }
 
 impl FabricConfig {
+    /// Parameters of the modelled machine, each `SECTION.KEY=VALUE`, with commas between them. Times are microseconds
+    /// where they have no unit.
+    pub const SET: &str = "PORTOLAN_MACHINE_SET";
     /// Names a fault file of the model.
     pub const FAULTS: &str = "PORTOLAN_SEASTAR_FAULTS";
     /// The seed of the model's random faults, which takes the place of the fault file's, and after a
@@ -244,6 +251,9 @@ impl FabricConfig {
                 })
             })?,
             machine: var(ModelOption::MACHINE.variable).unwrap_or(default.machine),
+            set: var(Self::SET).map_or_else(Vec::new, |all| {
+                all.split(',').map(|one| one.trim().to_owned()).collect()
+            }),
             place: var(Self::RANKS_PER_NODE).map_or(Ok(default.place), |value| {
                 let place = value.parse().ok().and_then(Placement::new);
                 place.ok_or_else(|| FabricError::Variable {

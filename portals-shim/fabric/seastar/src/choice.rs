@@ -3,6 +3,7 @@
 use super::faults;
 use super::grid;
 use super::sim::Setting;
+use fabric_api::choice::ModelOption;
 use fabric_api::config::{FabricConfig, FabricError, FabricKind};
 use fabric_api::mode::Mode;
 use nic_model::{Faults, Machine, Os, Topology};
@@ -139,6 +140,9 @@ pub(super) fn machine_of(config: &FabricConfig) -> Result<Setting, String> {
         let source = std::error::Error::source(&error).map(|s| format!(": {s}"));
         format!("{error}{}", source.unwrap_or_default())
     })?;
+    let set = |machine: Machine, setting: &String| machine.with_setting(setting);
+    let machine = config.set.iter().try_fold(machine, set);
+    let machine = machine.map_err(|error| format!("{}: {error}", ModelOption::SET))?;
     if mode == Mode::Accelerated && machine.os != Os::Catamount {
         return Err(format!(
             "accelerated mode needs contiguous memory, as under Catamount; machine {} runs {}",
