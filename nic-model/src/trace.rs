@@ -237,6 +237,8 @@ pub struct Scene {
     pub topology: Topology,
     /// Time of a flit on a link.
     pub flit: SimDuration,
+    /// The machine's name.
+    pub machine: String,
 }
 
 impl Scene {
@@ -246,6 +248,7 @@ impl Scene {
         Self {
             topology: topology.clone(),
             flit: machine.flit_wire_time(),
+            machine: machine.name.clone(),
         }
     }
 }

@@ -156,8 +156,8 @@ fn a_timeline_shows_retries_lost_packets_and_what_the_firmware_matches() {
     );
     let output = portolan(&line, &[]);
     assert!(output.status.success(), "{}", errors(&output));
-    let events: Vec<serde_json::Value> =
-        serde_json::from_slice(&fs::read(&out.0).unwrap()).unwrap();
+    let timeline: serde_json::Value = serde_json::from_slice(&fs::read(&out.0).unwrap()).unwrap();
+    let events = timeline["traceEvents"].as_array().unwrap();
     let named = |name: &str| {
         events
             .iter()

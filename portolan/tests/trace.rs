@@ -69,7 +69,13 @@ fn fields(phase: &str, name: &str) -> &'static [&'static str] {
 
 /// Events of a timeline, checked for everything that a viewer relies on.
 fn timeline(text: &[u8]) -> Vec<Value> {
-    let events: Vec<Value> = serde_json::from_slice(text).unwrap();
+    let mut file: Value = serde_json::from_slice(text).unwrap();
+    let keys: Vec<&String> = file.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["displayTimeUnit", "otherData", "traceEvents"]);
+    assert_eq!(file["displayTimeUnit"], "ns");
+    let Value::Array(events) = file["traceEvents"].take() else {
+        panic!("traceEvents is no array")
+    };
     let (mut processes, mut threads) = (BTreeMap::new(), BTreeMap::new());
     for event in &events {
         let text = |key: &str| {
@@ -141,12 +147,20 @@ fn text_of(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
+/// Process and thread.
+type Thread = (u64, u64);
+
+fn thread(event: &Value) -> Thread {
+    let whole = |key: &str| event[key].as_u64().unwrap();
+    (whole("pid"), whole("tid"))
+}
+
 /// The slices of each thread by start, longer ones first.
-fn slices(events: &[Value]) -> BTreeMap<u64, Vec<(u64, u64)>> {
-    let mut slices: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+fn slices(events: &[Value]) -> BTreeMap<Thread, Vec<(u64, u64)>> {
+    let mut slices: BTreeMap<Thread, Vec<(u64, u64)>> = BTreeMap::new();
     for event in events.iter().filter(|e| e["ph"] == "X") {
-        let (from, length) = (ps(event, "ts"), ps(event, "dur"));
-        let of = slices.entry(event["tid"].as_u64().unwrap()).or_default();
+        let (from, length) = (ns(event, "ts"), ns(event, "dur"));
+        let of = slices.entry(thread(event)).or_default();
         of.push((from, from + length));
     }
     for of in slices.values_mut() {
@@ -157,7 +171,7 @@ fn slices(events: &[Value]) -> BTreeMap<u64, Vec<(u64, u64)>> {
 
 /// Slices of a thread lie within one another or beside one another: a viewer draws no others.
 fn nested(events: &[Value]) {
-    for (tid, slices) in slices(events) {
+    for (thread, slices) in slices(events) {
         let mut open: Vec<u64> = Vec::new();
         for (from, to) in slices {
             while open.last().is_some_and(|end| *end <= from) {
@@ -166,7 +180,7 @@ fn nested(events: &[Value]) {
             let fits = open.last().is_none_or(|end| to <= *end);
             assert!(
                 fits,
-                "thread {tid}: {from}..{to} ends after what it began in"
+                "thread {thread:?}: {from}..{to} ends after what it began in"
             );
             open.push(to);
         }
@@ -180,8 +194,8 @@ fn arrows(events: &[Value]) {
     let mut begun: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let of = |phase: &'static str| events.iter().filter(move |e| e["ph"] == phase);
     for (phase, event) in of("s").map(|e| ("s", e)).chain(of("f").map(|e| ("f", e))) {
-        let (at, id) = (ps(event, "ts"), event["id"].as_u64().unwrap());
-        let row = &slices[&event["tid"].as_u64().unwrap()];
+        let (at, id) = (ns(event, "ts"), event["id"].as_u64().unwrap());
+        let row = &slices[&thread(event)];
         let inside = row.iter().any(|(from, to)| (*from..=*to).contains(&at));
         assert!(inside, "an arrow's end outside of all slices: {event}");
         let starts = begun.entry(id).or_default();
@@ -195,9 +209,11 @@ fn arrows(events: &[Value]) {
     }
 }
 
-/// Picoseconds of a time of the timeline.
-fn ps(event: &Value, key: &str) -> u64 {
-    (event[key].as_f64().unwrap() * 1e6).round() as u64
+/// Nanoseconds of a time of the timeline, which has whole ones: viewers cannot round them otherwise.
+fn ns(event: &Value, key: &str) -> u64 {
+    let ns = event[key].as_f64().unwrap() * 1e3;
+    assert!((ns - ns.round()).abs() < 1e-6, "{event}");
+    ns.round() as u64
 }
 
 /// Names of threads with their nodes, and the slices of each; those of a thread do not overlap.
@@ -212,18 +228,15 @@ fn rows(events: &[Value]) -> Rows {
     }
     let mut slices: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     for event in events.iter().filter(|e| e["ph"] == "X") {
-        let (from, length) = (ps(event, "ts"), ps(event, "dur"));
+        let (from, length) = (ns(event, "ts"), ns(event, "dur"));
         let tid = event["tid"].as_u64().unwrap();
         slices.entry(tid).or_default().push((from, from + length));
     }
     for (tid, slices) in &mut slices {
         slices.sort_unstable();
         let (_, name) = &threads[tid];
-        // The arrival of a header is shown as an instant long enough for an arrow.
-        if name != "rx" {
-            for pair in slices.windows(2) {
-                assert!(pair[0].1 <= pair[1].0, "{name}: {pair:?}");
-            }
+        for pair in slices.windows(2) {
+            assert!(pair[0].1 <= pair[1].0, "{name}: {pair:?}");
         }
     }
     (threads, slices)
@@ -236,8 +249,16 @@ fn the_timeline_is_chromes_format_and_shows_every_part() {
     success(&format!("trace -n 2 --out {out} -- {}", program(&folder)));
     let events = timeline(&folder.read("t.json"));
     let (threads, slices) = rows(&events);
-    assert_eq!(threads.len(), 2 * 12, "{threads:?}");
-    for part in ["rank", "host", "firmware", "tx", "rx", "port node"] {
+    assert_eq!(threads.len(), 2 * 13, "{threads:?}");
+    for part in [
+        "rank",
+        "host",
+        "firmware",
+        "tx",
+        "headers",
+        "rx",
+        "port node",
+    ] {
         for node in [1, 2] {
             let (tid, _) = threads
                 .iter()
@@ -267,6 +288,30 @@ fn the_timeline_is_chromes_format_and_shows_every_part() {
     let ends = |phase: &str| events.iter().filter(|e| e["ph"] == phase).count();
     assert!(ends("s") > 10);
     assert_eq!(ends("s"), ends("f"), "every message arrives");
+}
+
+/// Two ranks on a node, messages of many lengths both ways, both modes: no two slices of a row overlap in any of it.
+#[test]
+fn rows_hold_no_two_slices_at_one_time_whatever_is_run() {
+    let folder = Folder::new();
+    let (out, results) = (folder.file("t.json"), folder.file("results"));
+    for (options, measured) in [
+        ("-n 4 --ranks-per-node 2", "put-bandwidth am-medium barrier"),
+        ("-n 3 --mode accelerated", "get-latency put-rate"),
+        ("-n 2", "am-threads"),
+    ] {
+        let sizes = if measured == "am-threads" {
+            "3"
+        } else {
+            "1,777"
+        };
+        success(&format!(
+            "trace {options} --out {out} -- portolan bench-rank {measured} --sizes {sizes} --iters 1 --out {results}"
+        ));
+        let events = timeline(&folder.read("t.json"));
+        assert!(events.len() > 1000, "{options}: {} events", events.len());
+        rows(&events);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use portals_shim::fabric::{self, FabricConfig, Opened};
 use portals_shim::job::Job;
-use portals_shim::nal::seastar::{TRACE_VARIABLE, in_threads};
+use portals_shim::nal::seastar::{TITLE_VARIABLE, TRACE_VARIABLE, in_threads};
 use portals_shim::{
     AckRequest, EventKind, InsertPosition, MdMemory, MdOptions, MdSpec, MeSpec, ProcessId, Region,
     Target, Unlink, Wait,
@@ -115,6 +115,7 @@ fn main() -> ExitCode {
             let done = Command::new(&this)
                 .env(ROLE, "threads")
                 .env(TRACE_VARIABLE, &threads)
+                .env(TITLE_VARIABLE, this.file_name().unwrap())
                 .status()
                 .unwrap();
             assert!(done.success(), "threads: {done}");

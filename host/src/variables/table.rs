@@ -380,7 +380,7 @@ pub const VARIABLES: &[Variable] = &[
         Simulation,
         "PORTOLAN_TRACE_TITLE",
         "none",
-        "what the picture is headed",
+        "what the picture is headed, and the program of the timeline",
     ),
     of(
         Simulation,

@@ -8,28 +8,45 @@ use super::{Output, Record, Scene, Sink, What, command_name};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{NodeId, Port};
 
-/// Rows of a node, in the order they are shown.
+/// Rows of a node, in the order they are shown; those of its ranks stand above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Row {
     Host = 2,
     Firmware = 3,
     Tx = 4,
-    Rx = 5,
+    /// Headers that arrive: while one does, the receive engine may work on an earlier message.
+    Headers = 5,
+    Rx = 6,
     /// The first of the links and the node port.
-    Links = 6,
+    Links = 7,
     /// The first of the node's ranks.
     Ranks = 20,
 }
 
-/// Writes a JSON array with an object for each record, which Perfetto and Chrome's viewer open.
+/// Ranks of a node that have a row; a node has 64 at most.
+const RANK_ROWS: u32 = 80;
+
+/// A row and the further rows for what overlaps in it.
+#[derive(Debug)]
+struct Lanes {
+    name: String,
+    sort: usize,
+    /// Until when each is in use, nanoseconds.
+    used: Vec<u64>,
+}
+
+/// Writes JSON of Chrome's trace event format, which Perfetto and Chrome's viewer open: an object with a list of events.
 ///
 /// A node is a process, its parts are threads: the calls of its ranks, the host's processor, the
-/// embedded processor, both engines, six links and the node port. Times are in microseconds, as
-/// the format wants, with six decimals: picoseconds. A message's transmit and its header at the
-/// target are joined by an arrow (a flow).
+/// embedded processor, both engines, arriving headers, six links and the node port. A message's transmit and its header
+/// at the target are joined by an arrow (a flow).
 ///
-/// The array has its closing bracket after [`Sink::finish`]; the format does without, so what a
-/// killed run has left can be opened too.
+/// Viewers count whole nanoseconds, and draw what overlaps by less as if it were nested. Times are therefore rounded down to
+/// nanoseconds, starts as well as ends, in microseconds with three decimals: what does not overlap in the world does not in the file. A
+/// slice that overlaps an earlier one of its row goes to a further row, such as `host (2)`.
+///
+/// The list ends with [`Sink::finish`]; before it stand `displayTimeUnit`, and in `otherData` the program, the machine, the
+/// shape of the network and the version of this crate.
 #[derive(Debug)]
 pub struct Timeline<W> {
     out: Output<W>,
@@ -37,6 +54,8 @@ pub struct Timeline<W> {
     flit: SimDuration,
     /// Ranks by node, in the order of their first calls.
     ranks: BTreeMap<u16, Vec<u32>>,
+    /// Rows by node and number.
+    rows: BTreeMap<(u16, u32), Lanes>,
     /// Until when each link and node port is in use, seven for each node.
     used: Vec<SimTime>,
     line: String,
@@ -44,32 +63,30 @@ pub struct Timeline<W> {
 }
 
 impl<W: Write> Timeline<W> {
-    /// Writes to `to`, which should be buffered; with `packets` every packet on every link too.
-    pub fn new(to: W, scene: &Scene, packets: bool) -> Self {
+    /// Writes to `to`, which should be buffered, of the program `title`; with `packets` every packet on every link too.
+    pub fn new(to: W, scene: &Scene, title: &str, packets: bool) -> Self {
         let mut timeline = Self {
             out: Output::new(to),
             packets,
             flit: scene.flit,
             ranks: BTreeMap::new(),
+            rows: BTreeMap::new(),
             used: vec![SimTime::ZERO; 7 * scene.topology.nodes()],
             line: String::new(),
             first: true,
         };
-        timeline.out.write(b"[\n");
+        timeline.head(scene, title);
         for n in 0..scene.topology.nodes() {
             let node = NodeId(n as u16);
             let [x, y, z] = scene.topology.coordinates(node);
-            timeline.meta(
-                node,
-                0,
-                "process_name",
-                &format!("node {n} ({x}, {y}, {z})"),
-            );
-            timeline.sort(node, 0, "process_sort_index", n);
+            let name = format!("node {n} ({x}, {y}, {z})");
+            timeline.meta(ids(node, 0, 0), "process_name", &name);
+            timeline.sort(ids(node, 0, 0), "process_sort_index", n);
             let named = [
                 (Row::Host, "host"),
                 (Row::Firmware, "firmware"),
                 (Row::Tx, "tx"),
+                (Row::Headers, "headers"),
                 (Row::Rx, "rx"),
             ];
             let rows = named.map(|(row, name)| (row as u32, name.to_owned()));
@@ -80,11 +97,52 @@ impl<W: Write> Timeline<W> {
                 (Row::Links as u32 + port as u32, name)
             });
             for (row, name) in rows.into_iter().chain(links) {
-                timeline.meta(node, row, "thread_name", &name);
-                timeline.sort(node, row, "thread_sort_index", row as usize);
+                timeline.row(node, row, name, (RANK_ROWS + row) as usize);
             }
         }
         timeline
+    }
+
+    /// What stands before the events.
+    fn head(&mut self, scene: &Scene, title: &str) {
+        let [x, y, z] = scene.topology.dims();
+        let wraps = scene.topology.wraps();
+        let (title, machine) = (quoted(title), quoted(&scene.machine));
+        let (flit, version) = (scene.flit.0, env!("CARGO_PKG_VERSION"));
+        let head = format!(
+            "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"portolan\":\"{version}\",\"program\":{title},\"machine\":{machine},\
+             \"topology\":[{x},{y},{z}],\"wraps\":{wraps:?},\"flit_ps\":{flit},\"clock\":\"virtual\"}},\"traceEvents\":[\n"
+        );
+        self.out.write(head.as_bytes());
+    }
+
+    /// Names a row.
+    fn row(&mut self, node: NodeId, row: u32, name: String, sort: usize) {
+        let ids = ids(node, row, 0);
+        self.meta(ids, "thread_name", &name);
+        self.sort(ids, "thread_sort_index", sort);
+        let used = vec![0];
+        self.rows.insert((node.0, row), Lanes { name, sort, used });
+    }
+
+    /// The row for what is from one nanosecond to another, and a further one where that is taken.
+    fn lane(&mut self, node: NodeId, row: u32, (from, to): (u64, u64)) -> (u32, u32) {
+        let Some(lanes) = self.rows.get_mut(&(node.0, row)) else {
+            return ids(node, row, 0);
+        };
+        let free = lanes.used.iter().position(|used| *used <= from);
+        let lane = free.unwrap_or(lanes.used.len());
+        let ids = ids(node, row, lane as u32);
+        match lanes.used.get_mut(lane) {
+            Some(used) => *used = to,
+            None => {
+                lanes.used.push(to);
+                let (name, sort) = (format!("{} ({})", lanes.name, lane + 1), lanes.sort);
+                self.meta(ids, "thread_name", &name);
+                self.sort(ids, "thread_sort_index", sort);
+            }
+        }
+        ids
     }
 
     fn separator(&mut self) {
@@ -94,9 +152,8 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    fn meta(&mut self, node: NodeId, row: u32, kind: &str, name: &str) {
+    fn meta(&mut self, (pid, tid): (u32, u32), kind: &str, name: &str) {
         self.separator();
-        let (pid, tid) = ids(node, row);
         let _ = write!(
             self.line,
             r#"{{"ph":"M","name":"{kind}","pid":{pid},"tid":{tid},"args":{{"name":"{name}"}}}}"#
@@ -104,9 +161,8 @@ impl<W: Write> Timeline<W> {
         self.out.write(self.line.as_bytes());
     }
 
-    fn sort(&mut self, node: NodeId, row: u32, kind: &str, index: usize) {
+    fn sort(&mut self, (pid, tid): (u32, u32), kind: &str, index: usize) {
         self.separator();
-        let (pid, tid) = ids(node, row);
         let _ = write!(
             self.line,
             r#"{{"ph":"M","name":"{kind}","pid":{pid},"tid":{tid},"args":{{"sort_index":{index}}}}}"#
@@ -123,9 +179,10 @@ impl<W: Write> Timeline<W> {
         (from, to): (SimTime, SimTime),
         args: std::fmt::Arguments<'_>,
     ) {
+        let (from, to) = (from.as_ns(), to.as_ns());
+        let (pid, tid) = self.lane(node, row, (from, to));
         self.separator();
-        let (pid, tid) = ids(node, row);
-        let (ts, dur) = (Micros(from.0), Micros(to.since(from).0));
+        let (ts, dur) = (Micros(from), Micros(to.saturating_sub(from)));
         let _ = write!(
             self.line,
             r#"{{"ph":"X","name":"{name}","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{{args}}}}}"#
@@ -141,8 +198,8 @@ impl<W: Write> Timeline<W> {
         args: std::fmt::Arguments<'_>,
     ) {
         self.separator();
-        let (pid, tid) = ids(node, row);
-        let ts = Micros(at.0);
+        let (pid, tid) = ids(node, row, 0);
+        let ts = Micros(at.as_ns());
         let _ = write!(
             self.line,
             r#"{{"ph":"i","s":"t","name":"{name}","pid":{pid},"tid":{tid},"ts":{ts},"args":{{{args}}}}}"#
@@ -155,11 +212,11 @@ impl<W: Write> Timeline<W> {
         let ranks = self.ranks.entry(node.0).or_default();
         let known = ranks.iter().position(|&r| r == rank);
         let at = known.unwrap_or(ranks.len());
-        let row = Row::Ranks as u32 + (at as u32).min(79);
+        let at = at.min(RANK_ROWS as usize - 1);
+        let row = Row::Ranks as u32 + at as u32;
         if known.is_none() {
             ranks.push(rank);
-            self.meta(node, row, "thread_name", &format!("rank {rank}"));
-            self.sort(node, row, "thread_sort_index", 1);
+            self.row(node, row, format!("rank {rank}"), at);
         }
         row
     }
@@ -173,8 +230,8 @@ impl<W: Write> Timeline<W> {
         (from, to, sequence): (u16, u16, u16),
     ) {
         self.separator();
-        let (pid, tid) = ids(node, row);
-        let ts = Micros(at.0);
+        let (pid, tid) = ids(node, row, 0);
+        let ts = Micros(at.as_ns());
         let id = u64::from(from) << 32 | u64::from(to) << 16 | u64::from(sequence);
         let phase = if end { r#""f","bp":"e""# } else { r#""s""# };
         let _ = write!(
@@ -185,18 +242,31 @@ impl<W: Write> Timeline<W> {
     }
 }
 
-/// Process and thread of a row; neither may be 0, and threads are numbered across processes.
-fn ids(node: NodeId, row: u32) -> (u32, u32) {
+/// Process and thread of a row and its further rows; neither may be 0, and threads are numbered across processes.
+fn ids(node: NodeId, row: u32, lane: u32) -> (u32, u32) {
     let pid = u32::from(node.0) + 1;
-    (pid, pid * 100 + row)
+    (pid, pid * 100 + row + lane * 10_000_000)
 }
 
-/// Picoseconds, shown as microseconds.
+/// A text that others have chosen, as a string of JSON.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c < ' ' => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}
+
+/// Nanoseconds, shown as microseconds.
 struct Micros(u64);
 
 impl std::fmt::Display for Micros {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+        write!(f, "{}.{:03}", self.0 / 1_000, self.0 % 1_000)
     }
 }
 
@@ -312,12 +382,12 @@ impl<W: Write + Send> Sink for Timeline<W> {
                 let end = SimTime(time.0 + 1_000);
                 let name = format!("header from {}", source.0);
                 self.slice(
-                    at(Row::Rx),
+                    at(Row::Headers),
                     &name,
                     (time, end),
                     format_args!(r#""bytes":{bytes},"payload":{payload},"sequence":{sequence}"#),
                 );
-                self.flow(at(Row::Rx), true, time, (source.0, node.0, sequence));
+                self.flow(at(Row::Headers), true, time, (source.0, node.0, sequence));
             }
             What::RxStart { .. } => {}
             What::RxEnd {
@@ -393,7 +463,7 @@ impl<W: Write + Send> Sink for Timeline<W> {
     }
 
     fn finish(&mut self) -> Result<(), String> {
-        self.out.write(b"\n]\n");
+        self.out.write(b"\n]}\n");
         self.out.finish().map_err(|e| format!("timeline: {e}"))
     }
 }
@@ -430,7 +500,7 @@ mod tests {
         let machine = Machine::named("xt4").unwrap();
         let topology = Topology::torus([2, 1, 1]).unwrap();
         let scene = Scene::new(&machine, &topology);
-        let mut timeline = Timeline::new(file.clone(), &scene, true);
+        let mut timeline = Timeline::new(file.clone(), &scene, "a \"b\"\\\n", true);
         for (rank, node) in [(2, 1), (3, 1), (2, 1), (0, 0)] {
             let what = What::Call {
                 rank,
@@ -458,10 +528,59 @@ mod tests {
             );
             assert_eq!(text.matches(&name).count(), 1, "{text}");
         }
-        let slice =
-            r#"{"ph":"X","name":"put","pid":2,"tid":220,"ts":1.000000,"dur":2.500001,"args":{}}"#;
-        assert_eq!(text.matches(slice).count(), 2, "{text}");
-        assert!(text.starts_with("[\n") && text.ends_with("\n]\n"));
+        let slice = |tid: u32| {
+            format!(
+                r#"{{"ph":"X","name":"put","pid":2,"tid":{tid},"ts":1.000,"dur":2.500,"args":{{}}}}"#
+            )
+        };
+        assert_eq!(text.matches(&slice(220)).count(), 1, "{text}");
+        // Calls of one rank at one time: a row of its own for the second.
+        assert_eq!(text.matches(&slice(10_000_220)).count(), 1, "{text}");
+        let second = r#""name":"thread_name","pid":2,"tid":10000220,"args":{"name":"rank 2 (2)"}"#;
+        assert_eq!(text.matches(second).count(), 1, "{text}");
+    }
+
+    #[test]
+    fn the_file_is_an_object_that_says_what_was_run_on_what() {
+        let (text, _) = calls(usize::MAX);
+        let head = concat!(
+            r#"{"displayTimeUnit":"ns","otherData":{"portolan":""#,
+            env!("CARGO_PKG_VERSION"),
+            r#"","program":"a \"b\"\\\u000a","machine":"xt4","topology":[2,1,1],"wraps":[true, true, true],"#
+        );
+        assert!(text.starts_with(head), "{text}");
+        assert!(text.ends_with("\n]}\n"), "{text}");
+    }
+
+    /// What ends within the nanosecond in which the next begins is not drawn over it.
+    #[test]
+    fn slices_that_touch_within_a_nanosecond_stay_in_their_row() {
+        let file = File(Arc::default(), usize::MAX);
+        let machine = Machine::named("xt4").unwrap();
+        let topology = Topology::torus([1, 1, 1]).unwrap();
+        let mut timeline = Timeline::new(file.clone(), &Scene::new(&machine, &topology), "", false);
+        for (from, to) in [(900, 1_700), (1_700, 2_600), (2_700, 2_900)] {
+            let what = What::Work {
+                name: "poll",
+                from: SimTime(from),
+            };
+            timeline.record(&Record {
+                time: SimTime(to),
+                node: NodeId(0),
+                what,
+            });
+        }
+        timeline.finish().unwrap();
+        let text = String::from_utf8(file.0.lock().unwrap().clone()).unwrap();
+        for times in [
+            r#""ts":0.000,"dur":0.001"#,
+            r#""ts":0.001,"dur":0.001"#,
+            r#""ts":0.002,"dur":0.000"#,
+        ] {
+            let slice = format!(r#""tid":103,{times}"#);
+            assert_eq!(text.matches(&slice).count(), 1, "{slice}: {text}");
+        }
+        assert!(!text.contains("(2)"), "{text}");
     }
 
     #[test]

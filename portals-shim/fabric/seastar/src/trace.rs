@@ -8,7 +8,7 @@
 //! | `PORTOLAN_TRACE_SVG` | picture |
 //! | `PORTOLAN_TRACE_COUNTERS` | registers of the NIC control blocks at the end |
 //! | `PORTOLAN_TRACE_PACKETS` | `0`: the timeline leaves packets out |
-//! | `PORTOLAN_TRACE_TITLE` | what the picture is headed |
+//! | `PORTOLAN_TRACE_TITLE` | what the picture is headed, and the program of the timeline |
 //! | `PORTOLAN_TRACE_WINDOW` | `FROM..TO`, microseconds: the picture's part of the run |
 //! | `PORTOLAN_TRACE_ERRORS` | a line for each of the files above that is not whole |
 //!
@@ -106,9 +106,10 @@ fn create(variable: &str) -> Option<BufWriter<File>> {
 /// The recorders that the environment asks for.
 fn recorders(scene: &Scene) -> Vec<Box<dyn Sink>> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let program = std::env::var(TITLE_VARIABLE).unwrap_or_default();
     if let Some(file) = create(TRACE_VARIABLE) {
         let packets = std::env::var_os(PACKETS_VARIABLE).is_none_or(|v| v != "0");
-        sinks.push(Box::new(Timeline::new(file, scene, packets)));
+        sinks.push(Box::new(Timeline::new(file, scene, &program, packets)));
     }
     if let Some(file) = create(PCAP_VARIABLE) {
         sinks.push(Box::new(Capture::new(file)));
@@ -126,10 +127,9 @@ fn recorders(scene: &Scene) -> Vec<Box<dyn Sink>> {
         }
         let dims = scene.topology.dims();
         let [x, y, z] = dims;
-        let what = std::env::var(TITLE_VARIABLE).unwrap_or_default();
-        let comma = if what.is_empty() { "" } else { ": " };
+        let comma = if program.is_empty() { "" } else { ": " };
         let nodes = scene.topology.nodes();
-        let title = format!("{what}{comma}{nodes} nodes, {x} × {y} × {z}");
+        let title = format!("{program}{comma}{nodes} nodes, {x} × {y} × {z}");
         sinks.push(Box::new(Picture::new(file, scene, &title, window)));
     }
     sinks
