@@ -12,7 +12,7 @@
 
 use conduit::{ClockKind, Conduit, Interface};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 use std::time::Instant;
 
 use crate::state;
@@ -27,46 +27,57 @@ pub struct VirtualClock {
 static CLOCK: VirtualClock = VirtualClock {
     now: AtomicPtr::new(std::ptr::null_mut()),
 };
-/// Set before [`CLOCK`] has a function.
-static INTERFACE: OnceLock<Interface> = OnceLock::new();
-/// The last virtual reading, and when that was.
-static END: OnceLock<(u64, Instant)> = OnceLock::new();
+/// The interface, and the host's clock when it was installed; set before [`CLOCK`] has a function.
+static INSTALLED: OnceLock<(Interface, Instant)> = OnceLock::new();
+/// Nanoseconds that the virtual clock was ahead of [`host`] when it ended. No lock: a handler of a signal may interrupt
+/// whoever ends it.
+static AHEAD: AtomicI64 = AtomicI64::new(RUNNING);
+/// The clock has not ended.
+const RUNNING: i64 = i64::MIN;
 
 /// Programs read the clock of this conduit from here on, if it is virtual.
 pub(crate) fn install(conduit: &Conduit) {
-    if conduit.clock() == ClockKind::Virtual && INTERFACE.set(conduit.interface()).is_ok() {
+    let installed = || (conduit.interface(), Instant::now());
+    if conduit.clock() == ClockKind::Virtual && INSTALLED.set(installed()).is_ok() {
         let now: extern "C" fn() -> u64 = virtual_now;
         CLOCK.now.store(now as *mut (), Ordering::Release);
     }
 }
 
-/// The job is over, the simulation is gone, or this is a child of the rank: no call takes virtual time any more, and a program may wait for a time.
+/// Nanoseconds of the host's clock.
+fn host(from: Instant) -> u64 {
+    u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The job is over, the simulation is gone, or this is a child of the rank: no call takes virtual time any more, and a
+/// program may wait for a time.
 pub(crate) fn end() {
-    if let Some(interface) = INTERFACE.get() {
-        END.get_or_init(|| (interface.now(), Instant::now()));
+    if let Some((interface, from)) = INSTALLED.get() {
+        let ahead = interface.now().wrapping_sub(host(*from)).cast_signed();
+        // Whoever was first has set it.
+        let _ = AHEAD.compare_exchange(RUNNING, ahead, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
 /// The reading after the end; `None` before.
-fn after_end() -> Option<u64> {
-    let (last, at) = END.get()?;
-    let since = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    Some(last.saturating_add(since))
+fn after_end(from: Instant) -> Option<u64> {
+    let ahead = AHEAD.load(Ordering::Relaxed);
+    (ahead != RUNNING).then(|| host(from).wrapping_add_signed(ahead))
 }
 
 extern "C" fn virtual_now() -> u64 {
-    let Some(interface) = INTERFACE.get() else {
+    let Some((interface, from)) = INSTALLED.get() else {
         return 0;
     };
     if conduit::is_child_of_rank() {
         end();
     }
-    if let Some(now) = after_end() {
+    if let Some(now) = after_end(*from) {
         return now;
     }
     interface.reading().unwrap_or_else(|_| {
         end();
-        after_end().unwrap_or_else(|| interface.now())
+        after_end(*from).unwrap_or_else(|| interface.now())
     })
 }
 
@@ -79,10 +90,10 @@ pub extern "C" fn gasneti_virtual_clock() -> &'static VirtualClock {
 /// `gasnett_compute_ns`. The process ends where the simulation has ended, or in a handler of a signal that has interrupted a call.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasneti_compute_ns(nanos: u64) {
-    let Some(interface) = INTERFACE.get() else {
+    let Some((interface, from)) = INSTALLED.get() else {
         return;
     };
-    let over = || END.get().is_some() || conduit::is_child_of_rank();
+    let over = || after_end(*from).is_some() || conduit::is_child_of_rank();
     if !over() && interface.compute(nanos).is_err() && !over() {
         state::fatal(
             "gasnett_compute_ns: the simulation has ended, or a handler of a signal interrupted a call",
