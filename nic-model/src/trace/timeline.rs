@@ -26,6 +26,9 @@ enum Row {
 /// Ranks of a node that have a row; a node has 64 at most.
 const RANK_ROWS: u32 = 80;
 
+/// Rows that a row has at most with its further ones; what overlaps beyond that stays in the last.
+const MOST_LANES: usize = 100;
+
 /// A row and the further rows for what overlaps in it.
 #[derive(Debug)]
 struct Lanes {
@@ -131,10 +134,10 @@ impl<W: Write> Timeline<W> {
             return ids(node, row, 0);
         };
         let free = lanes.used.iter().position(|used| *used <= from);
-        let lane = free.unwrap_or(lanes.used.len());
+        let lane = free.unwrap_or(lanes.used.len()).min(MOST_LANES - 1);
         let ids = ids(node, row, lane as u32);
         match lanes.used.get_mut(lane) {
-            Some(used) => *used = to,
+            Some(used) => *used = (*used).max(to),
             None => {
                 lanes.used.push(to);
                 let (name, sort) = (format!("{} ({})", lanes.name, lane + 1), lanes.sort);
@@ -496,12 +499,17 @@ mod tests {
     }
 
     fn calls(room: usize) -> (String, Result<(), String>) {
+        calls_of(room, &[(2, 1), (3, 1), (2, 1), (0, 0)])
+    }
+
+    /// A call of each rank on its node, all at one time.
+    fn calls_of(room: usize, calls: &[(u32, u16)]) -> (String, Result<(), String>) {
         let file = File(Arc::default(), room);
         let machine = Machine::named("xt4").unwrap();
         let topology = Topology::torus([2, 1, 1]).unwrap();
         let scene = Scene::new(&machine, &topology);
         let mut timeline = Timeline::new(file.clone(), &scene, "a \"b\"\\\n", true);
-        for (rank, node) in [(2, 1), (3, 1), (2, 1), (0, 0)] {
+        for &(rank, node) in calls {
             let what = What::Call {
                 rank,
                 name: "put",
@@ -538,6 +546,19 @@ mod tests {
         assert_eq!(text.matches(&slice(10_000_220)).count(), 1, "{text}");
         let second = r#""name":"thread_name","pid":2,"tid":10000220,"args":{"name":"rank 2 (2)"}"#;
         assert_eq!(text.matches(second).count(), 1, "{text}");
+    }
+
+    /// Viewers keep a row's number in 32 bits with a sign.
+    #[test]
+    fn a_row_has_at_most_a_hundred_with_its_further_ones() {
+        let (text, done) = calls_of(usize::MAX, &[(2, 1); 500]);
+        assert_eq!(done, Ok(()));
+        let row = |number: u32| {
+            text.matches(&format!(r#""name":"put","pid":2,"tid":{number},"#))
+                .count()
+        };
+        assert_eq!((row(220), row(980_000_220)), (1, 1));
+        assert_eq!(row(990_000_220), 401, "the last has the rest");
     }
 
     #[test]
