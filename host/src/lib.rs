@@ -48,6 +48,7 @@ pub mod secret;
 pub mod shared_file;
 pub mod variables;
 
+pub use bystander::Bystander;
 pub use memory_limits::MemoryLimits;
 pub use own_thread::{is_own_thread, spawn_own_thread};
 pub use privilege::{PRIVILEGED, is_privileged};

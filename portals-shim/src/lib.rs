@@ -31,8 +31,8 @@ pub use fabric_shm::{FRAME, Frame, Lane, Link, Links, Near, Unfetched};
 pub use host::awake::{Awake, recv_within};
 pub use host::bystander::spawn_bystander;
 pub use host::{
-    MemoryLimits, PRIVILEGED, allowed_processors, handover, is_own_thread, is_privileged, limit,
-    nearest, say, spawn_own_thread, unknown_variables, with_causes,
+    Bystander, MemoryLimits, PRIVILEGED, allowed_processors, handover, is_own_thread,
+    is_privileged, limit, nearest, say, spawn_own_thread, unknown_variables, with_causes,
 };
 pub use interface::{Interface, MdMemory, MdSpec, RegionPart};
 
