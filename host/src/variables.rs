@@ -79,20 +79,7 @@ pub fn say_unknown() {
 
 /// The known name within three changes of letters.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let distance = |known: &str| {
-        let (a, b) = (name.as_bytes(), known.as_bytes());
-        let mut row: Vec<usize> = (0..=b.len()).collect();
-        for (i, x) in a.iter().enumerate() {
-            let mut corner = row[0];
-            row[0] = i + 1;
-            for (j, y) in b.iter().enumerate() {
-                let change = corner + usize::from(x != y);
-                corner = row[j + 1];
-                row[j + 1] = change.min(row[j] + 1).min(corner + 1);
-            }
-        }
-        row[b.len()]
-    };
+    let distance = |known: &str| strsim::levenshtein(name, known);
     let best = known.iter().copied().min_by_key(|k| distance(k))?;
     (distance(best) <= 3).then_some(best)
 }

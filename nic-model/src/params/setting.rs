@@ -5,6 +5,7 @@
 
 use super::loader::{Expected, MachineError};
 use super::{EXPECTED, Machine};
+use strsim::levenshtein;
 
 /// Units of time, picoseconds; the first is meant where none is said.
 const TIMES: [(&str, u64); 6] = [
@@ -73,13 +74,11 @@ impl Machine {
 /// What is expected of parameter `name`, as `host.trap`.
 pub(super) fn expected(name: &str) -> Result<&'static Expected, MachineError> {
     let is = |e: &&Expected| name.split_once('.') == Some((e.section, e.key));
-    EXPECTED
-        .iter()
-        .find(is)
-        .ok_or_else(|| MachineError::NoParameter {
-            name: name.chars().take(80).collect(),
-            near: near(name),
-        })
+    EXPECTED.iter().find(is).ok_or_else(|| {
+        let name: String = name.chars().take(80).collect();
+        let near = near(&name);
+        MachineError::NoParameter { name, near }
+    })
 }
 
 /// Up to three parameters whose names are like `name`, the likest first.
@@ -89,7 +88,10 @@ fn near(name: &str) -> Vec<String> {
         .iter()
         .map(|e| {
             let whole = format!("{}.{}", e.section, e.key);
-            (distance(name, &whole).min(distance(key, e.key)), whole)
+            (
+                levenshtein(name, &whole).min(levenshtein(key, e.key)),
+                whole,
+            )
         })
         .collect();
     all.sort();
@@ -104,21 +106,6 @@ fn near(name: &str) -> Vec<String> {
         .take(3)
         .map(|(_, n)| n)
         .collect()
-}
-
-/// How many letters are to be put in, taken out or changed to come from `a` to `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().take(80).enumerate() {
-        let mut before = std::mem::replace(&mut row[0], i + 1);
-        for (j, to) in b.iter().enumerate() {
-            let changed = before + usize::from(from != *to);
-            before = row[j + 1];
-            row[j + 1] = changed.min(before + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// Picoseconds; `None` for what is no time, or is finer than that.
