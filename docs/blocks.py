@@ -289,6 +289,17 @@ class Runner:
             output, _, status = part.partition("\002")
             yield [line.rstrip() for line in output.splitlines()], int(status or -1)
 
+    def again(self, block, folder, number, expected, actual):
+        """What a command that printed something else than the page prints when its block is run once more."""
+        results = list(self.outputs(folder, [command for command, _ in steps(block.text)], block.errors))
+        if len(results) <= number:
+            return "Run again, the block did not come so far.\n"
+        printed = results[number][0]
+        while printed and not printed[-1]:
+            printed.pop()
+        what = "the same" if printed == actual else "something else" if differs(block, expected, printed) else "what the page has"
+        return f"Run again, it printed {what}.\n"
+
     def run(self, block, folder):
         """What is wrong with a block; with `write` the page has what came out."""
         wanted = steps(block.text)
@@ -309,7 +320,8 @@ class Runner:
                 if self.write and not any("…" in line for line in expected):
                     expected = actual
                 else:
-                    yield f"$ {command}\n" + compared(expected, actual)
+                    said = (folder / ".errors").read_text()
+                    yield f"$ {command}\n{compared(expected, actual)}\n{said}{self.again(block, folder, number, expected, actual)}"
             true.append("\n".join(["$ " + command, *expected]))
         if self.write and len(true) == len(wanted):
             block.text = "\n".join(true) + "\n"

@@ -65,6 +65,13 @@ class Pages(unittest.TestCase):
         for wrong in ("6.279\ntwo\n", "6.278\n", "6.278\ntwo\nthree\n", "two\n6.278\n"):
             self.assertEqual(len(self.run_block("run", f"$ echo 6.278; echo two\n{wrong}")), 1, wrong)
 
+    def test_what_differs_is_run_again_and_shown_with_its_errors(self):
+        said = self.run_block("run", "$ echo why >&2; echo 2\n1\n")
+        self.assertRegex(said[0], r"(?s)why.*printed the same")
+        for second, what in (("1", "what the page has"), ("3", "something else")):
+            once = f"if [ -e once{second} ]; then echo {second}; else touch once{second}; echo 2; fi"
+            self.assertIn(f"printed {what}", self.run_block("run", f"$ {once}\n1\n")[0])
+
     def test_by_shape_numbers_do_not_count_and_words_do(self):
         self.assertEqual(self.run_block("run: shape", "$ echo '│  17.5 us │'\n│ 6.278 us │\n"), [])
         self.assertEqual(len(self.run_block("run: shape", "$ echo '17.5 us'\n6.278 ns\n")), 1)
