@@ -68,9 +68,10 @@ fn every_measurement_gives_a_line_of_the_contract() {
     let results = lines(&success(SHORT));
     assert_eq!(results.len(), 11 * 2 + 3);
     for result in &results {
-        let keys: Vec<_> = "bench fabric mode ranks bytes iters clock unit min median p99 max"
-            .split(' ')
-            .collect();
+        let keys: Vec<_> =
+            "bench fabric mode ranks bytes iters clock unit min median p99 max q1 q3"
+                .split(' ')
+                .collect();
         assert!(keys.iter().all(|k| result.get(*k).is_some()), "{result}");
         let number = |key: &str| result[key].as_f64().unwrap();
         assert_eq!(
@@ -84,6 +85,11 @@ fn every_measurement_gives_a_line_of_the_contract() {
         );
         assert!(
             number("median") <= number("p99") && number("p99") <= number("max"),
+            "{result}"
+        );
+        let quartiles = [number("min"), number("q1"), number("median"), number("q3")];
+        assert!(
+            quartiles.is_sorted() && number("q3") <= number("p99"),
             "{result}"
         );
     }

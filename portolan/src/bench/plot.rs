@@ -1,12 +1,18 @@
-//! Results as SVG plots: one file for each measurement, sizes on a logarithmic axis.
+//! Results as SVG plots: one file for each measurement, both axes logarithmic.
+//!
+//! Results are marks, with a bar from the first to the third quartile; lines between them only lead the eye. Published fits are lines
+//! without marks, upright where they have a step.
+
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
-use plotters::coord::combinators::IntoLogRange as _;
+use plotters::coord::combinators::{BindKeyPoints as _, IntoLogRange as _, LogCoord};
 use plotters::prelude::{
-    ChartBuilder, Circle, IntoDrawingArea as _, LineSeries, PathElement, RGBColor, SVGBackend,
-    Text, WHITE,
+    ChartBuilder, Circle, EmptyElement, IntoDrawingArea as _, LineSeries, PathElement, RGBColor,
+    SVGBackend, Text, WHITE,
 };
 use plotters::style::{Color as _, ShapeStyle};
 
@@ -32,10 +38,29 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(180, 150, 0),
 ];
 
+/// Radius of a mark, and of one that has no line; pixels.
+const MARK: u32 = 3;
+const LONE_MARK: u32 = 6;
+/// Half the width of the end of a bar, pixels.
+const CAP: i32 = 5;
+/// Labels of an axis at most.
+const LABELS: usize = 12;
+
+/// A point of a line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Point {
+    x: f64,
+    y: f64,
+    /// First and third quartile.
+    quartiles: Option<(f64, f64)>,
+}
+
 /// A named line.
 struct Series {
     label: String,
-    points: Vec<(f64, f64)>,
+    points: Vec<Point>,
+    /// Whether each point is a result, and no place of a formula.
+    marks: bool,
 }
 
 /// Writes `NAME.svg` into `folder` for each measurement among `records` and returns the files.
@@ -58,28 +83,30 @@ pub(crate) fn write(
                 format!("{messages}, {line}")
             }));
         }
-        let sizes: Vec<f64> = series.iter().flat_map(|s| &s.points).map(|p| p.0).collect();
+        let sizes: Vec<f64> = series.iter().flat_map(|s| &s.points).map(|p| p.x).collect();
         let covers = |x: f64| sizes.iter().any(|s| *s <= x) && sizes.iter().any(|s| x <= *s);
         for curve in curves {
             // Beyond the sizes that were run it says nothing of them.
             let points = points(curve.series(name));
-            let points: Vec<(f64, f64)> = points.into_iter().filter(|p| covers(p.0)).collect();
+            let points: Vec<Point> = points.into_iter().filter(|p| covers(p.x)).collect();
             if !points.is_empty() {
                 series.push(Series {
                     label: curve.label_for(name),
                     points,
+                    marks: !curve.is_formula(),
                 });
             }
         }
         let file = folder.join(format!("{name}.svg"));
         draw(&Frame::of(name), &series, &file).map_err(|e| cannot(&file, e.as_ref()))?;
         files.push(file);
-        let hits = lines_of(records, name, |line| line, |r| r.hits.map(|h| 100.0 * h));
+        let hits = |r: &Record| r.hits.map(|h| (100.0 * h, None));
+        let hits = lines_of(records, name, |line| line, hits);
         if !hits.is_empty() {
             let file = folder.join(format!("{name}-hits.svg"));
             let frame = Frame {
                 caption: format!("{name}: operations that find their memory pinned"),
-                y: "%",
+                y: "share of the operations, %",
                 ..Frame::of(name)
             };
             draw(&frame, &hits, &file).map_err(|e| cannot(&file, e.as_ref()))?;
@@ -95,7 +122,7 @@ fn cannot(file: &Path, error: &dyn std::error::Error) -> String {
 
 /// A line for each run that has the measurement.
 fn lines(records: &[Record], name: Name, label: impl Fn(String) -> String) -> Vec<Series> {
-    lines_of(records, name, label, |r| Some(r.median))
+    lines_of(records, name, label, |r| Some((r.median, r.q1.zip(r.q3))))
 }
 
 /// The lines of something else than the result, where there is such a thing; see [`lines`].
@@ -103,12 +130,17 @@ fn lines_of(
     records: &[Record],
     name: Name,
     label: impl Fn(String) -> String,
-    value: impl Fn(&Record) -> Option<f64>,
+    value: impl Fn(&Record) -> Option<(f64, Option<(f64, f64)>)>,
 ) -> Vec<Series> {
-    let mut runs: Vec<(String, Vec<(u64, f64)>)> = Vec::new();
+    let mut runs: Vec<(String, Vec<Point>)> = Vec::new();
     for record in records.iter().filter(|r| r.bench == name.word()) {
         let Some(value) = value(record) else { continue };
-        let (line, point) = (record.line(), (record.point(), value));
+        let (line, at) = (record.line(), record.point());
+        let Some(point) = point(at, value.0, value.1) else {
+            // A logarithmic axis shows no 0, and a line that is all 0 is named so.
+            runs.push((line, Vec::new()));
+            continue;
+        };
         match runs.iter_mut().find(|(known, _)| *known == line) {
             Some((_, run)) => run.push(point),
             None => runs.push((line, vec![point])),
@@ -116,7 +148,8 @@ fn lines_of(
     }
     let series = runs.into_iter().map(|(line, run)| Series {
         label: label(line),
-        points: points(run),
+        points: run,
+        marks: true,
     });
     series.collect()
 }
@@ -131,16 +164,22 @@ pub(crate) fn draw_curves(lines: &[(String, Vec<(u64, f64)>)], file: &Path) -> R
         .map(|(label, line)| Series {
             label: label.clone(),
             points: points(line.iter().copied()),
+            marks: true,
         })
         .collect();
     draw(&Frame::of(Name::Pingpong), &series, file).map_err(|e| cannot(file, e.as_ref()))
 }
 
-/// A logarithmic axis has no 0; the smallest size of 0 stands at 1.
-fn points(of: impl IntoIterator<Item = (u64, f64)>) -> Vec<(f64, f64)> {
+/// A logarithmic axis shows no 0 of what was measured.
+fn point(x: u64, y: f64, quartiles: Option<(f64, f64)>) -> Option<Point> {
+    let x = x as f64;
+    let quartiles = quartiles.filter(|(low, high)| 0.0 < *low && low < high);
+    (y > 0.0).then_some(Point { x, y, quartiles })
+}
+
+fn points(of: impl IntoIterator<Item = (u64, f64)>) -> Vec<Point> {
     of.into_iter()
-        .map(|(x, y)| (x.max(1) as f64, y))
-        .filter(|(_, y)| *y > 0.0)
+        .filter_map(|(x, y)| point(x, y, None))
         .collect()
 }
 
@@ -155,19 +194,21 @@ impl Frame {
     fn of(name: Name) -> Self {
         let about = name.to_possible_value();
         let about = about.and_then(|v| v.get_help().map(ToString::to_string));
+        let about = about.unwrap_or_default();
         Self {
-            caption: about.map_or_else(|| name.to_string(), |about| format!("{name}: {about}")),
+            caption: format!("{name}: {about}"),
             x: match name.axis() {
-                Axis::Bytes | Axis::Nothing => "bytes (0 stands at 1)",
-                Axis::Entries => "entries before the match (0 stands at 1)",
+                Axis::Bytes => "size of a message, bytes",
+                Axis::Nothing => "payload, bytes: there is none",
+                Axis::Entries => "entries before the match",
                 Axis::Operations => "operations under way together",
                 Axis::Threads => "threads that send",
                 Axis::WorkingSet => "working set, bytes",
             },
             y: match name.unit() {
-                Unit::Microseconds => "µs",
-                Unit::MegabytesPerSecond => "MB/s",
-                Unit::OperationsPerSecond => "operations per second",
+                Unit::Microseconds => "time, µs",
+                Unit::MegabytesPerSecond => "bandwidth, MB/s",
+                Unit::OperationsPerSecond => "rate, operations per second",
             },
         }
     }
@@ -180,22 +221,77 @@ fn caption_height(caption: &str) -> f64 {
     (room / (0.43 * caption.chars().count() as f64)).min(17.0)
 }
 
+/// The values of an axis: from a little below the least to a little above the greatest, at least a factor of 4, so that a single
+/// point stands in the middle of something.
+fn range(values: impl Iterator<Item = f64>, margin: f64) -> (f64, f64) {
+    let fold = |(l, h): (f64, f64), v: f64| (l.min(v), h.max(v));
+    let (low, high) = values.fold((f64::MAX, 0.0), fold);
+    if low > high {
+        return (1.0, 4.0);
+    }
+    let margin = margin.max((4.0 * low / high).sqrt());
+    (low / margin, high * margin)
+}
+
+/// Round values between two others for labels of a logarithmic axis: powers of 2, or 1, 2 and 5 times powers of 10. Some are left out
+/// where they would be too many.
+fn labels(base: u32, (from, to): (f64, f64)) -> Vec<f64> {
+    let factors: &[f64] = if base == 2 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let first = from.log(base.into()).floor() as i32;
+    let last = to.log(base.into()).ceil() as i32;
+    let inside = |v: &f64| (from * 0.999..=to * 1.001).contains(v);
+    let every = |factors: &[f64], step: usize| -> Vec<f64> {
+        let powers = (first..=last).filter(|p| p.rem_euclid(step as i32) == 0);
+        let powers = powers.map(|p| f64::from(base).powi(p));
+        let of = |p: f64| factors.iter().map(move |f| f * p).collect::<Vec<_>>();
+        powers.flat_map(of).filter(inside).collect()
+    };
+    let all = every(factors, 1);
+    if all.len() <= LABELS {
+        return all;
+    }
+    let steps = (1..).map(|step| every(&[1.0], step));
+    let few = steps.into_iter().find(|few| few.len() <= LABELS);
+    few.unwrap_or(all)
+}
+
+/// A value beside an axis, without an exponent.
+fn show(value: f64) -> String {
+    match value {
+        v if v >= 1e6 => format!("{}M", v / 1e6),
+        v if v >= 1e4 => format!("{}k", v / 1e3),
+        v => format!("{}", (v * 1e6).round() / 1e6),
+    }
+}
+
+/// What the marks mean.
+fn key(series: &[Series]) -> &'static str {
+    let spread = series.iter().flat_map(|s| &s.points);
+    match spread.into_iter().any(|p| p.quartiles.is_some()) {
+        true => "marks: medians; bars: first to third quartile",
+        false => "marks: medians; first and third quartile lie within them",
+    }
+}
+
 fn draw(frame: &Frame, series: &[Series], file: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let all = || series.iter().flat_map(|s| &s.points);
-    let range = |values: &mut dyn Iterator<Item = f64>| {
-        let (low, high) = values.fold((f64::MAX, 0.0), |(l, h): (f64, f64), v| {
-            (l.min(v), h.max(v))
-        });
-        // At least a factor of 2, so that a single point has an axis.
-        if low > high {
-            (1.0, 2.0)
-        } else {
-            (low, high.max(low * 2.0))
-        }
+    let ends = |p: &Point| {
+        let (low, high) = p.quartiles.unwrap_or((p.y, p.y));
+        [p.y, low, high]
     };
-    let (left, right) = range(&mut all().map(|p| p.0));
-    let (bottom, top) = range(&mut all().map(|p| p.1));
-    let names = ROW * series.len() as u32 + 40;
+    // A logarithmic axis has no 0: it stands left of the least size, at half of that.
+    let least = all().map(|p| p.x).filter(|x| *x > 0.0).reduce(f64::min);
+    let zero = least.unwrap_or(1.0) / 2.0;
+    let place = |x: f64| if x > 0.0 { x } else { zero };
+    let (left, right) = range(all().map(|p| place(p.x)), 1.0);
+    let mut x_labels = labels(2, (left, right));
+    let with_zero = all().any(|p| p.x <= 0.0);
+    if with_zero {
+        x_labels.retain(|x| *x > zero);
+        x_labels.insert(0, zero);
+    }
+    let (bottom, top) = range(all().flat_map(ends), 1.25);
+    let names = ROW * (series.len() as u32 + 1) + 40;
     let area = SVGBackend::new(file, (SIZE.0, SIZE.1 + names)).into_drawing_area();
     area.fill(&WHITE)?;
     let (head, body) = area.split_vertically(names);
@@ -217,30 +313,58 @@ fn draw(frame: &Frame, series: &[Series], file: &Path) -> Result<(), Box<dyn std
         let label = format!("{}{all_zero}", line.label);
         head.draw(&Text::new(label, at, ("sans-serif", 13)))?;
     }
+    let at = (LEFT, 40 + (ROW * series.len() as u32) as i32);
+    head.draw(&Text::new(key(series), at, ("sans-serif", 12)))?;
+    let x_axis: LogCoord<f64> = (left..right).log_scale().base(2.0).into();
+    let y_axis: LogCoord<f64> = (bottom..top).log_scale().into();
     let mut chart = ChartBuilder::on(&body)
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(72)
         .build_cartesian_2d(
-            (left..right).log_scale().base(2.0),
-            (bottom * 0.8..top * 1.25).log_scale(),
+            x_axis.with_key_points(x_labels),
+            y_axis.with_key_points(labels(10, (bottom, top))),
         )?;
     chart
         .configure_mesh()
         .x_desc(frame.x)
         .y_desc(frame.y)
-        .x_label_formatter(&|x| sizes::show(x.round() as u64))
-        .y_label_formatter(&|y| format!("{y}"))
+        .x_labels(LABELS)
+        .y_labels(LABELS)
+        .x_label_formatter(&|x| match with_zero && *x <= zero {
+            true => "0".to_owned(),
+            false => sizes::show(x.round() as u64),
+        })
+        .y_label_formatter(&|y| show(*y))
         .light_line_style(WHITE)
         .draw()?;
     for (line, colour) in series.iter().zip(COLOURS.iter().cycle()) {
         let style = ShapeStyle::from(colour).stroke_width(2);
-        chart.draw_series(LineSeries::new(line.points.iter().copied(), style))?;
+        let places = line.points.iter().map(|p| (place(p.x), p.y));
+        chart.draw_series(LineSeries::new(places, style))?;
+        if !line.marks && line.points.len() > 1 {
+            continue;
+        }
+        let radius = if line.points.len() == 1 {
+            LONE_MARK
+        } else {
+            MARK
+        };
         chart.draw_series(
             line.points
                 .iter()
-                .map(|p| Circle::new(*p, 2, colour.filled())),
+                .map(|p| Circle::new((place(p.x), p.y), radius, colour.filled())),
         )?;
+        for (x, ends) in line
+            .points
+            .iter()
+            .filter_map(|p| Some((place(p.x), p.quartiles?)))
+        {
+            let (low, high) = ends;
+            chart.draw_series([PathElement::new([(x, low), (x, high)], style)])?;
+            let cap = |y| EmptyElement::at((x, y)) + PathElement::new([(-CAP, 0), (CAP, 0)], style);
+            chart.draw_series([cap(low), cap(high)])?;
+        }
     }
     area.present()?;
     Ok(())

@@ -40,6 +40,12 @@ pub(crate) struct Record {
     pub(crate) p99: f64,
     /// The greatest.
     pub(crate) max: f64,
+    /// First quartile: a quarter do not exceed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) q1: Option<f64>,
+    /// Third quartile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) q3: Option<f64>,
     /// Entries before the one that matches, where they are what varies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) depth: Option<u64>,
@@ -121,6 +127,8 @@ impl Record {
             median: summary.median,
             p99: summary.p99,
             max: summary.max,
+            q1: Some(summary.q1),
+            q3: Some(summary.q3),
             depth: (name.axis() == Axis::Entries).then_some(point),
             in_flight: (name.axis() == Axis::Operations).then_some(point),
             threads: (name.axis() == Axis::Threads).then_some(point),
@@ -177,6 +185,8 @@ impl Record {
             median: 0.0,
             p99: 0.0,
             max: 0.0,
+            q1: None,
+            q3: None,
             hits: None,
             ..r.clone()
         };
@@ -189,14 +199,21 @@ impl Record {
             values.sort_by(f64::total_cmp);
             values
         };
-        let medians = all(|r| r.median);
+        // The lower one of two in the middle, which one turn had.
+        let middle = |of: Vec<f64>| of.get(of.len().saturating_sub(1) / 2).copied();
+        let quartiles = |of: fn(&Self) -> Option<f64>| {
+            let mut values: Vec<f64> = turns.iter().filter_map(of).collect();
+            values.sort_by(f64::total_cmp);
+            middle(values)
+        };
         let hits: Vec<f64> = turns.iter().filter_map(|r| r.hits).collect();
         let first = turns.first()?;
         Some(Self {
             iters: turns.iter().map(|r| r.iters).sum(),
             min: *all(|r| r.min).first()?,
-            // The lower one of two in the middle, which one turn had.
-            median: *medians.get((medians.len() - 1) / 2)?,
+            q1: quartiles(|r| r.q1),
+            median: middle(all(|r| r.median))?,
+            q3: quartiles(|r| r.q3),
             p99: *all(|r| r.p99).last()?,
             max: *all(|r| r.max).last()?,
             hits: first
@@ -307,7 +324,7 @@ mod tests {
             String::from_utf8(text).unwrap(),
             "{\"bench\":\"pingpong\",\"fabric\":\"seastar\",\"mode\":\"generic\",\"ranks\":2,\"bytes\":8,\
              \"iters\":1,\"clock\":\"virtual\",\"unit\":\"us\",\"min\":5.91,\"median\":5.91,\"p99\":5.91,\
-             \"max\":5.91}\n"
+             \"max\":5.91,\"q1\":5.91,\"q3\":5.91}\n"
         );
     }
 
@@ -317,6 +334,8 @@ mod tests {
             median,
             min: median - 1.0,
             max: median + 1.0,
+            q1: Some(median - 0.5),
+            q3: Some(median + 0.5),
             hits: Some(0.5),
             working_set: Some(working_set),
             ..record(Name::Pingpong, 8, 8)
@@ -327,6 +346,7 @@ mod tests {
             panic!("{found:?}")
         };
         assert_eq!((one.min, one.median, one.max), (2.0, 4.0, 8.0));
+        assert_eq!((one.q1, one.q3), (Some(3.5), Some(4.5)));
         assert_eq!((one.iters, one.hits), (3, Some(0.5)));
         assert_eq!((one.working_set, other.working_set), (Some(1), Some(2)));
         assert_eq!(*other, of(5.0, 2));

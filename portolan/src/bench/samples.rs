@@ -7,11 +7,15 @@ use super::name::Unit;
 /// Digits the histogram keeps: times below 131 µs are exact to the nanosecond, longer ones to 10 ppm.
 const DIGITS: u8 = 5;
 
-/// Minimum, median, 99th percentile and maximum, in the unit of a measurement.
+/// Minimum, quartiles, 99th percentile and maximum, in the unit of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) min: f64,
+    /// First quartile: a quarter does not exceed it.
+    pub(crate) q1: f64,
     pub(crate) median: f64,
+    /// Third quartile.
+    pub(crate) q3: f64,
     pub(crate) p99: f64,
     pub(crate) max: f64,
 }
@@ -101,13 +105,17 @@ impl Samples {
         Some(match unit {
             Unit::Microseconds => Summary {
                 min: convert(self.shortest),
+                q1: convert(self.at(0.25)),
                 median: convert(self.at(0.5)),
+                q3: convert(self.at(0.75)),
                 p99: convert(self.at(0.99)),
                 max: convert(self.longest),
             },
             Unit::MegabytesPerSecond | Unit::OperationsPerSecond => Summary {
                 min: convert(self.longest),
+                q1: convert(self.at(0.75)),
                 median: convert(self.at(0.5)),
+                q3: convert(self.at(0.25)),
                 p99: convert(self.at(0.01)),
                 max: convert(self.shortest),
             },
@@ -139,7 +147,9 @@ mod tests {
             s,
             Summary {
                 min: 1.007,
+                q1: 25.007,
                 median: 50.007,
+                q3: 75.007,
                 p99: 99.007,
                 max: 100.007
             }
@@ -162,7 +172,9 @@ mod tests {
             s,
             Summary {
                 min: 1000.0,
+                q1: 1000.0,
                 median: 2000.0,
+                q3: 2000.0,
                 p99: 2000.0,
                 max: 2000.0
             }

@@ -141,6 +141,8 @@ mod tests {
             median: 5.25,
             p99: 5.5,
             max: 1234.5,
+            q1: None,
+            q3: None,
             depth: None,
             in_flight: None,
             threads: None,

@@ -103,9 +103,10 @@ fn draw(
     let share = |all: &[Iteration]| -> Vec<(f64, f64)> {
         let of = |(i, it): (usize, &Iteration)| {
             let share = 100.0 * it.stalls as f64 / it.requests.max(1) as f64;
-            (i as f64 + 1.0, share)
+            // An iteration has one value, from its beginning to its end.
+            [(i as f64 + 0.5, share), (i as f64 + 1.5, share)]
         };
-        all.iter().enumerate().map(of).collect()
+        all.iter().enumerate().flat_map(of).collect()
     };
     let area = SVGBackend::new(file, (900, 460)).into_drawing_area();
     area.fill(&WHITE)?;
@@ -117,9 +118,11 @@ fn draw(
         )
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d(1.0..moving.len() as f64, 0.0..100.0)?;
+        .build_cartesian_2d(0.5..moving.len() as f64 + 0.5, 0.0..100.0)?;
     chart
         .configure_mesh()
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .y_label_formatter(&|y| format!("{y:.0}"))
         .x_desc("iteration; the partners change in the middle")
         .y_desc("per cent of all requests")
         .light_line_style(WHITE)
