@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use crate::calibration;
 pub(crate) use crate::choice::{FabricArgs, FaultArgs, ModelArgs};
 use crate::cmd::{
-    bench, credits, demo, doctor, exits, firehose, info, messages, probe, run, seastar_device,
-    seastar_sim, shell, simulate, summary, trace,
+    bench, credits, demo, doctor, exits, firehose, info, messages, probe, report, run,
+    seastar_device, seastar_sim, shell, simulate, summary, trace, view,
 };
 use crate::guest::GuestOptions;
 
@@ -82,6 +82,17 @@ pub(crate) enum Command {
     /// The files are those of GASNET_TRACEFILE and GASNET_STATSFILE, of this conduit or another one.
     #[command(after_help = examples!("portolan summary trace.0", "portolan summary --per-rank trace.%"))]
     Summary(summary::Options),
+    /// Show timelines and results as a page of HTML
+    ///
+    /// The page needs no server and no network. Of a timeline it shows the torus and what each part of each node did; of
+    /// results the curves with quartiles, and published figures beside them where there are any.
+    #[command(after_help = examples!("portolan view portolan-trace.json", "portolan view portolan-demo/results.jsonl -o demo.html"))]
+    View(view::Options),
+    /// Measure the SeaStar model shortly and show it as a page of HTML
+    ///
+    /// Two ranks on the model: curves beside published ones, and the timeline of a put. The figures are simulated.
+    #[command(after_help = examples!("portolan report", "portolan report --machine redstorm --sizes 8,1K -o redstorm.html"))]
+    Report(report::Options),
     /// Simulate a machine that programs join when they like
     ///
     /// Programs join it as endpoints that belong to no job. Prints one line, PORTOLAN_SIMULATION=WORD, when the

@@ -35,6 +35,9 @@ pub(crate) enum CmdError {
         #[source]
         source: io::Error,
     },
+    /// A file cannot be shown.
+    #[error(transparent)]
+    Read(#[from] crate::page::ReadError),
     /// Anything else, in one line.
     #[error("{0}")]
     Failed(String),
@@ -53,6 +56,7 @@ impl CmdError {
             | Self::Simulation(_)
             | Self::Device(_)
             | Self::System { .. }
+            | Self::Read(_)
             | Self::Failed(_) => 1,
         }
     }

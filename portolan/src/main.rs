@@ -8,6 +8,7 @@ mod cmd;
 mod error;
 mod guest;
 mod log;
+mod page;
 mod run;
 mod summary;
 mod waiting;
@@ -54,6 +55,8 @@ fn main() -> ExitCode {
             Command::Simulate(options) => cmd::simulate::run(&options),
             Command::Trace(options) => cmd::trace::run(&options),
             Command::Summary(options) => cmd::summary::run(&options),
+            Command::View(options) => cmd::view::run(&options),
+            Command::Report(options) => cmd::report::run(&options),
             Command::Completions(options) => cmd::shell::completions(&Cli::command(), &options),
             Command::Man(options) => cmd::shell::man(&Cli::command(), &options),
             Command::SeastarDevice(options) => cmd::seastar_device::run(&options),

@@ -316,7 +316,7 @@ fn the_demo_prints_tables_and_names_the_folder_of_its_plots() {
     }
     assert!(
         text.ends_with(&format!(
-            "6 plots and results.jsonl are in {}\n",
+            "6 plots, results.jsonl and report.html are in {}\n",
             out.display()
         )),
         "{text}"
@@ -331,6 +331,8 @@ fn the_demo_prints_tables_and_names_the_folder_of_its_plots() {
             .unwrap()
             .contains("XT4-class")
     );
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("A put, step by step") && page.contains("am-long"));
     // A folder that was there keeps what is in it.
     success(&format!("demo --sizes 8 --out {}", folder.path().display()));
     assert!(!folder.path().join(".gitignore").exists());

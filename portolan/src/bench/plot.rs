@@ -184,19 +184,27 @@ fn points(of: impl IntoIterator<Item = (u64, f64)>) -> Vec<Point> {
 }
 
 /// The words around a drawing.
-struct Frame {
+#[derive(Debug)]
+pub(crate) struct Frame {
     caption: String,
-    x: &'static str,
-    y: &'static str,
+    /// What is measured.
+    pub(crate) about: String,
+    /// Along the axes.
+    pub(crate) x: &'static str,
+    pub(crate) y: &'static str,
+    /// After a value.
+    pub(crate) unit: &'static str,
 }
 
 impl Frame {
-    fn of(name: Name) -> Self {
+    /// Those of a measurement.
+    pub(crate) fn of(name: Name) -> Self {
         let about = name.to_possible_value();
         let about = about.and_then(|v| v.get_help().map(ToString::to_string));
         let about = about.unwrap_or_default();
         Self {
             caption: format!("{name}: {about}"),
+            about,
             x: match name.axis() {
                 Axis::Bytes => "size of a message, bytes",
                 Axis::Nothing => "payload, bytes: there is none",
@@ -209,6 +217,11 @@ impl Frame {
                 Unit::Microseconds => "time, µs",
                 Unit::MegabytesPerSecond => "bandwidth, MB/s",
                 Unit::OperationsPerSecond => "rate, operations per second",
+            },
+            unit: match name.unit() {
+                Unit::Microseconds => "µs",
+                Unit::MegabytesPerSecond => "MB/s",
+                Unit::OperationsPerSecond => "operations per second",
             },
         }
     }

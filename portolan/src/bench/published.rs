@@ -45,6 +45,11 @@ struct Piece {
 /// The sizes a fit is drawn at, as powers of 2. It is not carried on beyond the last.
 const FIT_SIZES: std::ops::RangeInclusive<u32> = 3..=20;
 
+/// Sizes that the fit sees, between nodes; for all machines, cut to those a curve has.
+const FIT_ON: [u64; 13] = [
+    0, 8, 16, 32, 300, 2048, 3072, 4608, 8192, 16_384, 32_768, 65_536, 196_608,
+];
+
 /// What a fit says of `bytes`, µs; the last piece that starts at or below holds.
 fn fitted(pieces: &[Piece], bytes: u64) -> Option<f64> {
     let covered = bytes <= 1 << FIT_SIZES.end();
@@ -93,6 +98,11 @@ impl Curve {
             return vec![0, 16, 1024, 16_384, 262_144, 1 << 20];
         }
         self.same_node_ns.iter().map(|(size, _)| *size).collect()
+    }
+
+    /// Whether the model was fitted on the one-way time of a message of `bytes` between nodes.
+    pub(crate) fn is_fitted_on(bytes: u64) -> bool {
+        FIT_ON.contains(&bytes)
     }
 
     /// Whether the points are a formula's, and not measured ones.

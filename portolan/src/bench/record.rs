@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bounds::{Broken, Model};
 use super::name::{Axis, Name, Unit};
+use super::origin::Origin;
 use super::portals::Software;
 use super::random::Pinning;
 use super::samples::Measured;
@@ -83,6 +84,9 @@ pub(crate) struct Record {
     /// What sets that bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bound_by: Option<String>,
+    /// What it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<Origin>,
 }
 
 /// What all results of one run share.
@@ -142,6 +146,7 @@ impl Record {
             hits: measured.found,
             bound: None,
             bound_by: None,
+            origin: None,
         })
     }
 
@@ -164,6 +169,15 @@ impl Record {
             bound_by: bound.map(|b| b.by.to_owned()),
             ..self
         })
+    }
+
+    /// Says that this command measured it.
+    pub(crate) fn of_this_command(self) -> Self {
+        let origin = Origin::here(self.clock == "wall");
+        Self {
+            origin: Some(origin),
+            ..self
+        }
     }
 
     /// One result of those of each point that was measured in several turns, in the order of the first.

@@ -155,6 +155,7 @@ mod tests {
             hits: None,
             bound: None,
             bound_by: None,
+            origin: None,
         };
         let text = table(Name::Pingpong, &[record(8), record(16)], &Curve::all());
         let row = |start: &str| {

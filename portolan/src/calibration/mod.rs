@@ -70,10 +70,6 @@ fn worst(targets: &[Target], values: &[f64]) -> f64 {
 /// Up to here the bound is 5 %, beyond it 10 %.
 const NEAR: u64 = 16 * 1024;
 
-/// Sizes that the fit sees, between nodes; for all machines, cut to those a curve has.
-const FIT_ON: [u64; 13] = [
-    0, 8, 16, 32, 300, 2048, 3072, 4608, 8192, 16_384, 32_768, 65_536, 196_608,
-];
 /// Sizes that the fit sees, between processes of a node.
 const FIT_ON_SAME_NODE: [u64; 5] = [0, 8, 8192, 163_840, 1 << 20];
 
@@ -159,7 +155,7 @@ fn between(curve: &Curve) -> Vec<Target> {
             point: Point::OneWay(bytes),
             value: curve.one_way(bytes)?,
             bound: if bytes <= NEAR { 0.05 } else { 0.1 },
-            fitted_on: FIT_ON.contains(&bytes),
+            fitted_on: Curve::is_fitted_on(bytes),
         })
     };
     curve

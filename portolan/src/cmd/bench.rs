@@ -393,6 +393,7 @@ pub(crate) fn measure(
     }
     let records =
         read_records(BufReader::new(out.into_file())).map_err(failed("read the results"))?;
+    let records = records.into_iter().map(Record::of_this_command).collect();
     Ok((0, bounded(records, plan, fabric)?))
 }
 

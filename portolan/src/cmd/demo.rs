@@ -1,17 +1,21 @@
 //! `portolan demo`: the SeaStar model beside what was published about the machine.
 
 use std::fs;
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use portals_shim::fabric::FabricKind;
 
-use crate::bench::{Name, Which, parse_size, write_plots, write_records};
-use crate::cli::{FabricArgs, FaultArgs, ModelArgs};
-use crate::cmd::bench::{How, Layer, Plan, measure, print_tables, published};
+use crate::bench::{Name, parse_size, write_plots, write_records};
+use crate::cli::ModelArgs;
+use crate::cmd::bench::{measure, print_tables, published};
 use crate::cmd::output::{self, OutputFile};
+use crate::cmd::report::{fabric, plan, traced_put};
 use crate::cmd::{failed, say};
 use crate::error::CmdError;
+use crate::page::{Source, What, write as write_page};
+
+const TITLE: &str = "portolan demo";
 
 /// What the demo measures.
 const NAMES: [Name; 6] = [
@@ -48,36 +52,19 @@ impl Default for Options {
 
 /// Measures two ranks of the model, prints tables and draws plots.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
-    let fabric = FabricArgs {
-        fabric: FabricKind::Seastar.into(),
-        no_shm: false,
-        channel: None,
-        device: None,
-        gid: None,
-        ranks_per_node: 1,
-        model: options.model.clone(),
-        wrong: FaultArgs::default(),
-    };
+    let fabric = fabric(&options.model);
     let folder = &options.out;
     make_folder(folder)?;
     let results = OutputFile::open(&folder.join("results.jsonl"))?;
+    let page = OutputFile::open(&folder.join("report.html"))?;
     say(&format!(
         "Two ranks on a model of the Cray SeaStar ({}): puts and gets of Portals, active messages of the\n\
          conduit, in virtual time. Model values are modelled, not measured.\n",
         options.model.shown()
     ))?;
-    let plan = Plan {
-        names: NAMES.to_vec(),
-        how: How {
-            sizes: options.sizes.clone(),
-            software: Layer::Mpi,
-            conduit: vec![Which::Portals],
-            iters: None,
-            pinning: Vec::new(),
-        },
-    };
+    let plan = plan(&NAMES, &options.sizes, None);
     let (status, records) = measure(
-        "portolan demo",
+        TITLE,
         &plan,
         2,
         &fabric.config(),
@@ -87,6 +74,10 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     if status != 0 {
         return Ok(status);
     }
+    let put = match traced_put(TITLE, &fabric)? {
+        Ok(put) => put,
+        Err(status) => return Ok(status),
+    };
     let curves = published(&fabric.config());
     print_tables(&NAMES, &records, &curves)?;
     say(
@@ -102,8 +93,13 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     }
     results.write(|to| write_records(&records, to))?;
     let plots = write_plots(&records, &curves, folder).map_err(CmdError::Failed)?;
+    let results = Source {
+        name: "Two ranks on the model".to_owned(),
+        what: What::Results(records),
+    };
+    page.write(|to| write_page(&[results, put], BufWriter::new(to)))?;
     say(&format!(
-        "\n{} plots and results.jsonl are in {}",
+        "\n{} plots, results.jsonl and report.html are in {}",
         plots.len(),
         folder.display()
     ))?;

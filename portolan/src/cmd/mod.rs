@@ -12,6 +12,7 @@ pub(crate) mod messages;
 pub(crate) mod numbers;
 pub(crate) mod output;
 pub(crate) mod probe;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod seastar_device;
 pub(crate) mod seastar_sim;
@@ -19,6 +20,7 @@ pub(crate) mod shell;
 pub(crate) mod simulate;
 pub(crate) mod summary;
 pub(crate) mod trace;
+pub(crate) mod view;
 
 use std::io::{self, Write as _};
 

@@ -1,0 +1,182 @@
+//! Which kind of file one is, and what is in it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use clap::ValueEnum as _;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::trace::{Timeline, TimelineError};
+use super::{Source, What};
+use crate::bench::{Name, Record};
+
+/// Why a file cannot be shown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ReadError {
+    /// The system did not give it.
+    #[error("cannot read {file}")]
+    Read {
+        file: String,
+        #[source]
+        source: io::Error,
+    },
+    /// It has nothing in it.
+    #[error(
+        "{file} is empty; write results with `portolan bench --json FILE`, a timeline with `portolan trace`"
+    )]
+    Empty { file: String },
+    /// It is something else.
+    #[error(
+        "{file} is neither a timeline of `portolan trace` nor results of `portolan bench --json`: line {line} is no result ({reason})"
+    )]
+    Neither {
+        file: String,
+        line: usize,
+        reason: String,
+    },
+    /// The program that wrote it was ended.
+    #[error(
+        "{file} is a timeline that is not whole ({reason}); the run that wrote it was ended before its end"
+    )]
+    Cut { file: String, reason: String },
+    /// It is a trace, of another program or of another version.
+    #[error("{file} is a trace that cannot be shown: {reason}")]
+    Timeline {
+        file: String,
+        #[source]
+        reason: TimelineError,
+    },
+}
+
+/// How a timeline begins.
+const BEGIN: &[u8] = b"{\"displayTimeUnit\":";
+
+/// What every trace has.
+#[derive(Deserialize)]
+struct AnyTrace {
+    #[serde(rename = "traceEvents")]
+    _events: IgnoredAny,
+}
+
+/// Reads a timeline, or results.
+///
+/// # Errors
+/// [`ReadError`] says what the file is not.
+pub(crate) fn read(path: &Path) -> Result<Source, ReadError> {
+    let file = path.display().to_string();
+    let text = fs::read(path).map_err(|source| ReadError::Read {
+        file: file.clone(),
+        source,
+    })?;
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    let what = of(&file, &text)?;
+    Ok(Source {
+        name: name.to_string_lossy().into_owned(),
+        what,
+    })
+}
+
+fn of(file: &str, text: &[u8]) -> Result<What, ReadError> {
+    let file = file.to_owned();
+    if text.trim_ascii().is_empty() {
+        return Err(ReadError::Empty { file });
+    }
+    match serde_json::from_slice::<AnyTrace>(text) {
+        Ok(_) => {
+            let timeline = Timeline::parse(text);
+            let timeline = timeline.map_err(|reason| ReadError::Timeline { file, reason })?;
+            Ok(What::Timeline(timeline))
+        }
+        Err(error) if text.starts_with(BEGIN) => {
+            let reason = error.to_string();
+            Err(ReadError::Cut { file, reason })
+        }
+        Err(_) => results(file, text).map(What::Results),
+    }
+}
+
+fn results(file: String, text: &[u8]) -> Result<Vec<Record>, ReadError> {
+    let result = |line: &[u8]| -> Result<Record, String> {
+        let record: Record = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+        if Name::from_str(&record.bench, false).is_err() {
+            return Err(format!("there is no measurement {:?}", record.bench));
+        }
+        let numbers = [record.min, record.median, record.max];
+        if numbers.iter().any(|n| *n < 0.0) {
+            return Err("a figure is less than 0".to_owned());
+        }
+        Ok(record)
+    };
+    let lines = text.split(|b| *b == b'\n').enumerate();
+    let lines = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
+    let mut records = Vec::new();
+    for (at, line) in lines {
+        match result(line) {
+            Ok(record) => records.push(record),
+            Err(reason) => {
+                let line = at + 1;
+                return Err(ReadError::Neither { file, line, reason });
+            }
+        }
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        let error = of("x", text.as_bytes()).unwrap_err();
+        portals_shim::with_causes(&error)
+    }
+
+    #[test]
+    fn what_a_file_is_not_is_said() {
+        for (text, said) in [
+            ("", "x is empty; write results with"),
+            (" \n\n", "x is empty"),
+            (
+                "hello",
+                "x is neither a timeline of `portolan trace` nor results of `portolan bench --json`: line 1",
+            ),
+            ("\u{7f}ELF\0\0", "neither a timeline"),
+            ("[]", "neither a timeline"),
+            ("{\"a\":1}", "missing field `bench`"),
+            (
+                "{\"displayTimeUnit\":\"ns\",\"otherData\":{},\"traceEvents\":[\n",
+                "a timeline that is not whole (EOF",
+            ),
+            ("{\"traceEvents\":[]}", "not of `portolan trace`"),
+            ("{\"traceEvents\":7}", "cannot be shown"),
+        ] {
+            let words = refused(text);
+            assert!(words.contains(said), "{text:?}: {words}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_result_is_counted_from_1() {
+        let line = |bench: &str, median: f64| {
+            format!(
+                "{{\"bench\":\"{bench}\",\"fabric\":\"shm\",\"mode\":\"memory\",\"ranks\":2,\"bytes\":8,\"iters\":1,\
+                 \"clock\":\"wall\",\"unit\":\"us\",\"min\":1,\"median\":{median},\"p99\":1,\"max\":1}}\n"
+            )
+        };
+        let good = line("pingpong", 1.0);
+        assert!(matches!(of("x", good.as_bytes()), Ok(What::Results(r)) if r.len() == 1));
+        let words = refused(&format!("{good}\n{}", line("teleport", 1.0)));
+        assert!(
+            words.contains("line 3 is no result (there is no measurement \"teleport\")"),
+            "{words}"
+        );
+        let words = refused(&line("pingpong", -1.0));
+        assert!(
+            words.contains("line 1 is no result (a figure is less than 0)"),
+            "{words}"
+        );
+    }
+}
