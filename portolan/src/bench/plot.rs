@@ -173,7 +173,7 @@ pub(crate) fn draw_curves(lines: &[(String, Vec<(u64, f64)>)], file: &Path) -> R
 /// A logarithmic axis shows no 0 of what was measured.
 fn point(x: u64, y: f64, quartiles: Option<(f64, f64)>) -> Option<Point> {
     let x = x as f64;
-    let quartiles = quartiles.filter(|(low, high)| 0.0 < *low && low < high);
+    let quartiles = quartiles.filter(|(low, high)| 0.0 < *low && low <= high);
     (y > 0.0).then_some(Point { x, y, quartiles })
 }
 
@@ -279,10 +279,14 @@ fn show(value: f64) -> String {
 
 /// What the marks mean.
 fn key(series: &[Series]) -> &'static str {
-    let spread = series.iter().flat_map(|s| &s.points);
-    match spread.into_iter().any(|p| p.quartiles.is_some()) {
-        true => "marks: medians; bars: first to third quartile",
-        false => "marks: medians; first and third quartile lie within them",
+    let points = series.iter().flat_map(|s| &s.points);
+    let spread = points
+        .filter_map(|p| p.quartiles)
+        .map(|(low, high)| high - low);
+    match spread.reduce(f64::max) {
+        Some(most) if most > 0.0 => "marks: medians; bars: first to third quartile",
+        Some(_) => "marks: medians; first and third quartile are the same",
+        None => "marks: values",
     }
 }
 
@@ -372,6 +376,7 @@ fn draw(frame: &Frame, series: &[Series], file: &Path) -> Result<(), Box<dyn std
             .points
             .iter()
             .filter_map(|p| Some((place(p.x), p.quartiles?)))
+            .filter(|(_, (low, high))| low < high)
         {
             let (low, high) = ends;
             chart.draw_series([PathElement::new([(x, low), (x, high)], style)])?;

@@ -85,7 +85,16 @@ fn quartiles_are_bars_where_they_differ() {
     );
     assert!(lines(&both) > lines(&one), "{both}");
     assert!(both.contains("bars: first to third quartile"));
-    assert!(one.contains("quartile lie within them"));
+    assert!(one.contains("quartile are the same"));
+}
+
+#[test]
+fn what_has_no_spread_claims_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("curves.svg");
+    draw_curves(&[("model".to_owned(), vec![(0, 6.0), (8, 6.2)])], &file).unwrap();
+    let svg = std::fs::read_to_string(file).unwrap();
+    assert!(words(&svg).contains(&"marks: values"), "{svg}");
 }
 
 #[test]
