@@ -109,6 +109,7 @@
     const all = chart.series.flatMap((line) => line.points);
     const x = across(all, left, right);
     const ys = all.flatMap(([, y, q1, q3]) => [y, q1 ?? y, q3 ?? y]).filter((y) => y > 0);
+    if (!ys.length) ys.push(1);
     let [low, high] = [Math.min(...ys) / 1.25, Math.max(...ys) * 1.25];
     if (high < low * 4) { const middle = Math.sqrt(low * high); [low, high] = [middle / 2, middle * 2]; }
     const y = (v) => bottom - ((bottom - top) * Math.log(Math.max(v, low) / low)) / Math.log(high / low);

@@ -136,14 +136,11 @@ fn lines_of(
     for record in records.iter().filter(|r| r.bench == name.word()) {
         let Some(value) = value(record) else { continue };
         let (line, at) = (record.line(), record.point());
-        let Some(point) = point(at, value.0, value.1) else {
-            // A logarithmic axis shows no 0, and a line that is all 0 is named so.
-            runs.push((line, Vec::new()));
-            continue;
-        };
+        // A logarithmic axis shows no 0; a line that has nothing else is named so.
+        let point = point(at, value.0, value.1);
         match runs.iter_mut().find(|(known, _)| *known == line) {
-            Some((_, run)) => run.push(point),
-            None => runs.push((line, vec![point])),
+            Some((_, run)) => run.extend(point),
+            None => runs.push((line, point.into_iter().collect())),
         }
     }
     let series = runs.into_iter().map(|(line, run)| Series {

@@ -89,6 +89,23 @@ fn quartiles_are_bars_where_they_differ() {
 }
 
 #[test]
+fn a_line_of_nothing_but_0_is_named_once() {
+    let hits = |point: u64, hits: f64| Record {
+        hits: Some(hits),
+        pinning: Some(if hits > 0.0 { "firehose" } else { "rendezvous" }.to_owned()),
+        ..record(Name::RandomPut, point, &[1000])
+    };
+    let records = [hits(1, 1.0), hits(2, 0.5), hits(1, 0.0), hits(2, 0.0)];
+    let folder = tempfile::tempdir().unwrap();
+    write(&records, &[], folder.path()).unwrap();
+    let svg = std::fs::read_to_string(folder.path().join("random-put-hits.svg")).unwrap();
+    let words = words(&svg);
+    let of_zero = words.iter().filter(|w| w.ends_with(": 0"));
+    assert_eq!(of_zero.count(), 1, "{words:?}");
+    assert_eq!(svg.matches("<circle").count(), 2);
+}
+
+#[test]
 fn what_has_no_spread_claims_none() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("curves.svg");
