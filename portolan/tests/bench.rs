@@ -190,13 +190,17 @@ fn a_parameter_that_is_set_is_that_of_the_machine_and_results_say_so() {
     std::fs::write(&file, text).unwrap();
     let of_file = lines(&success(&format!("{LINE} --machine {}", file.display())));
     let options = "--set host.interrupt_entry=2.0 --set host.trap=200ns";
-    let of_options = lines(&success(&format!("{LINE} {options}")));
+    let mut of_options = lines(&success(&format!("{LINE} {options}")));
     let variable = [(
         "PORTOLAN_MACHINE_SET",
         "host.interrupt_entry=2.0,host.trap=200ns",
     )];
-    let of_variable = lines(&success_in(&variable, LINE));
+    let mut of_variable = lines(&success_in(&variable, LINE));
     let usual = lines(&success(LINE));
+    for result in of_options.iter_mut().chain(&mut of_variable) {
+        let command = result["origin"]["command"].take();
+        assert!(command.as_str().unwrap().starts_with("portolan bench"));
+    }
     assert_eq!(of_options, of_variable);
     assert_eq!(of_options[0]["median"], of_file[0]["median"]);
     assert!(of_options[0]["median"].as_f64() > usual[0]["median"].as_f64());
