@@ -702,6 +702,21 @@ pub(super) fn is_of_rings(frame: &[u8]) -> bool {
         .is_some_and(|kind| *kind == Kind::Ring as u8 || *kind == Kind::RingLeft as u8)
 }
 
+/// Whether the receiver of a frame has caused it: an ack, a reply, what ends a rendezvous, a withdrawal or a read.
+pub(super) fn is_answer(frame: &[u8]) -> bool {
+    let of_header = |at: usize| {
+        frame
+            .get(at)
+            .is_some_and(|operation| fields::answers(*operation))
+    };
+    match split(frame) {
+        Ok((_, Kind::AckToSend | Kind::Withdrawn | Kind::ReadResponse, _)) => true,
+        Ok((_, Kind::Message, _)) => of_header(PREFIX),
+        Ok((_, Kind::ReadyToSend, _)) => of_header(TOKEN + size_of::<Place>()),
+        Ok(_) | Err(_) => false,
+    }
+}
+
 /// Whether bytes are a frame between some ends.
 pub(super) fn is_frame(bytes: &[u8]) -> bool {
     let nobody = ProcessId::new(0, 0);

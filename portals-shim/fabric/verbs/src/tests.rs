@@ -13,6 +13,7 @@ use portals_shim::fabric::Opened;
 mod auto;
 mod awaited;
 mod cm;
+mod credits;
 mod endpoints;
 mod get_by_am;
 mod hostile;

@@ -11,6 +11,11 @@ pub(super) const EXTRA: u8 = 1 << 4;
 pub(super) const MD: u8 = 1 << 5;
 pub(super) const MOVED: u8 = 1 << 6;
 
+/// Whether a header's operation answers another one: it is an ack or a reply.
+pub(super) fn answers(operation: u8) -> bool {
+    matches!(operation, 3 | 4)
+}
+
 /// A header without its ends, all fields side by side.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fields {

@@ -3,7 +3,8 @@
 //! | file | decides |
 //! |---|---|
 //! | `send_queue.rs` | what is asked of it: a short write, the end of a request |
-//! | `queue.rs` | what waits, what is posted at once |
+//! | `queue.rs` | what is posted at once, and what is posted later |
+//! | `waiting.rs` | what waits, and the answers among it |
 //! | `post.rs` | posting, and what becomes of what was refused |
 //! | `window.rs` | what is posted and not completed, and where its bytes are kept |
 //! | `flight.rs` | marks behind what is posted, and what its end does |
@@ -60,6 +61,7 @@ mod queue;
 mod relaxed;
 mod renewal;
 mod rma_write_send;
+mod waiting;
 mod window;
 mod withdrawal;
 
@@ -71,10 +73,9 @@ use eager_ring::PeerRing;
 use headers::SentHeaders;
 use lost::Undone;
 use portals_core::{Header, Segment};
-use queue::Queued;
 use relaxed::Relaxed;
-use std::collections::VecDeque;
 use verbs_backend::{Buffer, Completion, Qp, Remote, Status};
+use waiting::Waiting;
 use window::{Flying, Window};
 use withdrawal::Withdrawn;
 
@@ -101,7 +102,7 @@ pub(crate) struct SendQueue {
     ready: bool,
     /// The connection is broken, which nobody has looked at yet.
     broken: bool,
-    queue: VecDeque<Queued>,
+    queue: Waiting,
     window: Window,
     /// Where requests end by the word of a witness.
     confirm: Option<Box<Confirm>>,
@@ -124,7 +125,7 @@ impl SendQueue {
             qp: None,
             ready: false,
             broken: false,
-            queue: VecDeque::new(),
+            queue: Waiting::default(),
             window: Window::new(depth),
             confirm: None,
             withdrawn: Withdrawn::default(),
@@ -307,6 +308,11 @@ impl SendQueue {
     /// All receive slots are posted.
     pub(crate) fn slots_posted(&mut self) {
         self.credits.posted();
+    }
+
+    /// The peer sends without credits while too many answers wait for it.
+    pub(crate) fn is_overdrawn(&self) -> bool {
+        self.credits.is_overdrawn()
     }
 
     /// Slots here that the peer may fill.

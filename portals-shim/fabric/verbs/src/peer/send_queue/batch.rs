@@ -1,7 +1,7 @@
 //! Small writes that are posted together.
 
 use super::SendQueue;
-use super::queue::Queued;
+use super::waiting::Queued;
 use super::window::{Flying, Window};
 use crate::trusted::MEMORY;
 use portals_core::Segment;

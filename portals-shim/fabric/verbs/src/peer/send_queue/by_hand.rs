@@ -54,6 +54,21 @@ impl Peer {
 }
 
 impl SendQueue {
+    /// Whether a frame that a test makes has a credit and room.
+    pub(crate) fn may_say(&self) -> bool {
+        self.credits.any() && self.has_room()
+    }
+
+    /// No frame goes that brings nothing but credits, or again.
+    pub(crate) fn keep_credits(&mut self, keeps: bool) {
+        self.credits.returning(keeps);
+    }
+
+    /// Frames that wait and that the peer has caused.
+    pub(crate) fn answers_waiting(&self) -> usize {
+        self.queue.answers()
+    }
+
     fn post_as_is(&mut self, op: SendOp, buffer: Buffer, len: usize) {
         self.flush();
         let qp = self.qp.clone().expect("a link");

@@ -1,6 +1,6 @@
 //! Posting: a frame, a transfer, a small write; and what a refusal leaves.
 
-use super::queue::Queued;
+use super::waiting::Queued;
 use super::window::Flying;
 use super::{CREDIT, SendQueue};
 use crate::frame;

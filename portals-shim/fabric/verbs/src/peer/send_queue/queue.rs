@@ -1,28 +1,12 @@
 //! What waits to be posted, and what is posted at once because nothing waits.
 
 use super::SendQueue;
+use super::waiting::Queued;
 use crate::frame::{self, Kind, PREFIX, SLOT, Writer};
 use crate::memory::Transfer;
 use crate::trusted::MEMORY;
 use portals_core::{Header, Segment};
-use verbs_backend::{BufferPool, Remote, SendOp};
-
-/// What waits to be posted.
-#[derive(Debug)]
-pub(super) enum Queued {
-    Frame {
-        bytes: Vec<u8>,
-    },
-    Transfer {
-        transfer: Transfer,
-        id: u64,
-    },
-    Inline {
-        data: Vec<u8>,
-        remote: Remote,
-        id: u64,
-    },
-}
+use verbs_backend::{BufferPool, SendOp};
 
 /// Writes the bytes of a put into its frame. No closure, of which there would be a call.
 pub(crate) trait Fill {
@@ -144,6 +128,7 @@ impl SendQueue {
             let len = written_apart(&mut bytes, kind, failed, build);
             bytes.truncate(len);
             self.queue.push_back(Queued::Frame { bytes });
+            self.credits.answers_wait(self.queue.answers(), 0);
         }
     }
 
@@ -165,6 +150,7 @@ impl SendQueue {
     /// Posts what waits, as far as there is room, and returns credits that nothing else carries.
     pub(crate) fn pump(&mut self, pool: &BufferPool) {
         self.flush();
+        let had = self.credits.own();
         while self.has_room() {
             match self.queue.front() {
                 None => break,
@@ -195,6 +181,8 @@ impl SendQueue {
                 None => break,
             }
         }
+        let left = had - self.credits.own();
+        self.credits.answers_wait(self.queue.answers(), left);
         // Nothing carries the credits back.
         if self.credits.is_due() && self.has_room() {
             self.credits.returning(true);

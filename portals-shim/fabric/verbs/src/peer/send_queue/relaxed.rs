@@ -3,7 +3,7 @@
 //! The write makes no completion of its own: that of the message is both's. If the adapter takes the first and refuses
 //! the second, the connection counts as broken, and both are found in `window` and `queue` when it is mended.
 
-use super::queue::Queued;
+use super::waiting::Queued;
 use super::window::Flying;
 use super::{COPY, SendQueue};
 use crate::frame;

@@ -1,7 +1,7 @@
 //! What a broken connection left undone, and what a new one does with it.
 
 use super::lost::{Lost, Recovery};
-use super::queue::Queued;
+use super::waiting::Queued;
 use super::window::Flying;
 use super::{COPY, SendQueue};
 use crate::frame;
@@ -126,13 +126,13 @@ impl SendQueue {
                 })),
             }
         }
-        again.append(&mut self.queue);
+        again.append(&mut self.queue.take());
         // Rings end with their connection.
         again.retain(|waiting| match waiting {
             Queued::Frame { bytes } => !frame::is_of_rings(bytes),
             _ => true,
         });
-        self.queue = super::rma_write_send::as_messages(again, &mut ended);
+        self.queue = super::rma_write_send::as_messages(again, &mut ended).into();
         ended
     }
 }

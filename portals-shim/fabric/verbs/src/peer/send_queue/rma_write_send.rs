@@ -15,8 +15,8 @@
 //!   goes over the new connection as a message with its data.
 
 use super::SendQueue;
-use super::queue::Queued;
 use super::renewal::Ended;
+use super::waiting::Queued;
 use super::window::Flying;
 use crate::frame::{self, Kind, Writer};
 use crate::memory::Transfer;

@@ -15,7 +15,7 @@
 //! * A connection that breaks takes its unconfirmed withdrawals with it: the peer waits for them no more.
 
 use super::SendQueue;
-use super::queue::Queued;
+use super::waiting::Queued;
 use super::window::Flying;
 
 /// Withdrawals to be confirmed.
