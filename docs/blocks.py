@@ -245,6 +245,11 @@ class Runner:
             "PATH": f"{tools}:{release}:{self.environment['PATH']}",
         }
 
+    @staticmethod
+    def traced(commands):
+        """Where the timeline of a block goes that is one job on the model; of others several would share a file."""
+        return ".timeline" if len(commands) == 1 and "portolan run" in commands[0] and "--fabric seastar" in commands[0] else None
+
     def folder(self, page):
         """A folder that looks like a checkout that is built."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.home))
@@ -269,10 +274,12 @@ class Runner:
 
     def outputs(self, folder, commands, errors):
         """What each command prints, and its status."""
+        trace = self.traced(commands)
+        traced = {"PORTOLAN_TRACE": str(folder / trace)} if trace else {}
         with open(folder / ".errors", "w") as beside, subprocess.Popen(
             ["bash", "-c", self.script(commands)],
             cwd=folder,
-            env=self.environment,
+            env=self.environment | traced,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if errors else beside,
@@ -291,14 +298,24 @@ class Runner:
 
     def again(self, block, folder, number, expected, actual):
         """What a command that printed something else than the page prints when its block is run once more."""
-        results = list(self.outputs(folder, [command for command, _ in steps(block.text)], block.errors))
+        commands = [command for command, _ in steps(block.text)]
+        before = self.timeline(folder, commands)
+        results = list(self.outputs(folder, commands, block.errors))
         if len(results) <= number:
             return "Run again, the block did not come so far.\n"
         printed = results[number][0]
         while printed and not printed[-1]:
             printed.pop()
         what = "the same" if printed == actual else "something else" if differs(block, expected, printed) else "what the page has"
-        return f"Run again, it printed {what}.\n"
+        after = self.timeline(folder, commands)
+        at = next((at for at, (one, other) in enumerate(zip(before, after)) if one != other), None)
+        apart = "" if at is None else "\n".join(["The timelines part here:", *before[max(at - 3, 0) : at + 9], "and here:", *after[at : at + 9], ""])
+        return f"Run again, it printed {what}.\n{apart}"
+
+    def timeline(self, folder, commands):
+        """The lines of the timeline of the last run, if it has one."""
+        trace = self.traced(commands)
+        return (folder / trace).read_text().splitlines() if trace and (folder / trace).is_file() else []
 
     def run(self, block, folder):
         """What is wrong with a block; with `write` the page has what came out."""

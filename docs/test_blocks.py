@@ -72,6 +72,12 @@ class Pages(unittest.TestCase):
             once = f"if [ -e once{second} ]; then echo {second}; else touch once{second}; echo 2; fi"
             self.assertIn(f"printed {what}", self.run_block("run", f"$ {once}\n1\n")[0])
 
+    def test_of_a_job_on_the_model_that_differs_the_timelines_are_compared(self):
+        job = 'echo one >"$PORTOLAN_TRACE"; [ -e once ] || echo two >>"$PORTOLAN_TRACE"; [ -e once ] && echo four >>"$PORTOLAN_TRACE"'
+        said = self.run_block("run", f"$ {job}; touch once; echo 2 # portolan run --fabric seastar\n1\n")[0]
+        self.assertRegex(said, r"(?s)timelines part here:.*two.*and here:.*four")
+        self.assertNotIn("timelines", self.run_block("run", "$ echo 2\n1\n")[0])
+
     def test_by_shape_numbers_do_not_count_and_words_do(self):
         self.assertEqual(self.run_block("run: shape", "$ echo '│  17.5 us │'\n│ 6.278 us │\n"), [])
         self.assertEqual(len(self.run_block("run: shape", "$ echo '17.5 us'\n6.278 ns\n")), 1)

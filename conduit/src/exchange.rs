@@ -3,6 +3,7 @@
 
 use portals_shim::job::{Job, end_process};
 use std::fmt;
+use std::sync::Arc;
 
 /// The exchange with the other ranks failed.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,45 @@ pub trait Exchange: fmt::Debug + Send + Sync {
     /// others, which may have panicked too, and end it once more from within a destructor.
     fn panicked(&self) -> bool {
         false
+    }
+}
+
+/// A job whose rank uses it for more than the conduit.
+impl<E: Exchange> Exchange for Arc<E> {
+    fn rank(&self) -> u32 {
+        (**self).rank()
+    }
+
+    fn size(&self) -> u32 {
+        (**self).size()
+    }
+
+    fn fence(&self) -> Result<(), ExchangeError> {
+        (**self).fence()
+    }
+
+    fn leave(&self) {
+        (**self).leave();
+    }
+
+    fn end(&self, code: i32) -> ! {
+        (**self).end(code)
+    }
+
+    fn abort(&self, code: i32, message: &str) -> ! {
+        (**self).abort(code, message)
+    }
+
+    fn abort_beside(&self, code: i32, message: &str) -> ! {
+        (**self).abort_beside(code, message)
+    }
+
+    fn abort_at_once(&self, message: &str) -> ! {
+        (**self).abort_at_once(message)
+    }
+
+    fn panicked(&self) -> bool {
+        (**self).panicked()
     }
 }
 

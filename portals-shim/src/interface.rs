@@ -114,7 +114,8 @@ impl Interface {
     /// fence of the job). On a simulated fabric time may pass for the others meanwhile, and all
     /// ranks that were outside return at the same virtual instant; elsewhere it just calls `f`.
     ///
-    /// Waiting for others outside the fabric without this stops virtual time for them.
+    /// Waiting for others outside the fabric without this stops virtual time for them. Virtual times repeat themselves only
+    /// where `f` meets all ranks: a rank that comes back before another one has left makes them depend on the wall clock.
     pub fn outside<R>(&self, f: impl FnOnce() -> R) -> Result<R, Error> {
         self.inner.bridge.leave()?;
         let result = f();

@@ -212,6 +212,31 @@ fn a_parameter_that_is_set_is_that_of_the_machine_and_results_say_so() {
     assert!(table.contains(&format!("xt4 with {said}")), "{table}");
 }
 
+/// Jobs that run at once, so that their ranks come to each meeting in another order each time.
+#[test]
+fn tagged_messages_take_the_same_virtual_time_in_every_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let timeline = &|run: usize| {
+        let file = folder.path().join(run.to_string());
+        let variable = [("PORTOLAN_TRACE", file.to_str().unwrap())];
+        success_in(
+            &variable,
+            "bench tag-posted --fabric seastar --sizes 0 --iters 1",
+        );
+        std::fs::read_to_string(file).unwrap()
+    };
+    let all: Vec<String> = std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..16)
+            .map(|run| scope.spawn(move || timeline(run)))
+            .collect();
+        runs.into_iter().map(|run| run.join().unwrap()).collect()
+    });
+    assert!(all[0].contains("eq wait"), "{}", all[0]);
+    for (run, timeline) in all.iter().enumerate() {
+        assert!(*timeline == all[0], "run {run} has another timeline");
+    }
+}
+
 #[test]
 fn a_parameter_that_does_not_exist_is_answered_with_those_like_it() {
     for (line, said) in [

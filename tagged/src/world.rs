@@ -55,6 +55,9 @@ pub struct World {
 impl World {
     /// Opens it for rank `rank`; `fence` returns when all ranks have called it. Collective.
     ///
+    /// On the SeaStar model a `fence` that returns earlier makes virtual times depend on the wall clock
+    /// ([`portals_shim::Interface::outside`]).
+    ///
     /// The interface's portals 44 to 44 + 3 × contexts belong to it.
     pub fn open<E: std::fmt::Display>(
         opened: Opened,

@@ -1,5 +1,7 @@
 //! One rank of a measurement: the Portals interface, and the conduit where the plan has a use for it.
 
+use std::sync::Arc;
+
 use conduit::Conduit;
 use portals_shim::ClockKind;
 use portals_shim::fabric::Opened;
@@ -22,7 +24,8 @@ pub(crate) struct Rank {
     opened: Opened,
     /// Opened by the first measurement of tagged messages.
     tags: Option<Tags>,
-    /// What owns the job where the conduit is measured, and the job itself where it is not.
+    /// Shared with the conduit where that is measured, which leaves it.
+    job: Arc<Job>,
     holder: Holder,
 }
 
@@ -31,7 +34,7 @@ enum Holder {
     Conduit(Box<Conduit>, Handlers),
     Threads(Box<Threads>),
     Random(Box<RandomPuts>),
-    Job(Job),
+    None,
 }
 
 /// What of a rank is measured beside the Portals interface.
@@ -59,28 +62,31 @@ impl Rank {
             usize::try_from(job.rank()).map_err(|_| BenchError::TooLarge(job.rank().into()))?;
         let mut endpoint = Endpoint::new(opened, place)?;
         endpoint.set_software(software);
+        let job = Arc::new(job);
         endpoint.outside(|| job.fence())??;
+        let of_conduit = || Box::new(Arc::clone(&job));
         let holder = match above {
             Above::Conduit(segment) => {
-                let conduit = Conduit::with(Box::new(job), opened.clone())?;
+                let conduit = Conduit::with(of_conduit(), opened.clone())?;
                 let handlers = Handlers::attach(&conduit, segment)?;
                 Holder::Conduit(Box::new(conduit), handlers)
             }
             Above::Threads => {
-                let conduit = Conduit::with(Box::new(job), opened.clone())?;
+                let conduit = Conduit::with(of_conduit(), opened.clone())?;
                 Holder::Threads(Box::new(Threads::attach(conduit)?))
             }
             Above::Pinned(pinning, bytes) => {
-                let conduit = Conduit::with(Box::new(job), opened.clone())?;
+                let conduit = Conduit::with(of_conduit(), opened.clone())?;
                 let puts = RandomPuts::attach(conduit, pinning, bytes)?;
                 Holder::Random(Box::new(puts))
             }
-            Above::None => Holder::Job(job),
+            Above::None => Holder::None,
         };
         Ok(Self {
             endpoint,
             opened: opened.clone(),
             tags: None,
+            job,
             holder,
         })
     }
@@ -103,7 +109,7 @@ impl Rank {
         if name.is_of_tags() || conduit == Which::Mpi {
             let tags = match &mut self.tags {
                 Some(tags) => tags,
-                none => none.insert(Tags::open(&self.opened, &mut self.endpoint)?),
+                none => none.insert(Tags::open(&self.opened, &mut self.endpoint, &self.job)?),
             };
             return match conduit {
                 Which::Mpi => tags.as_conduit(&mut self.endpoint, name, point, iters),
@@ -127,9 +133,9 @@ impl Rank {
             Holder::Conduit(conduit, _) => conduit.finish(),
             Holder::Threads(threads) => threads.finish(),
             Holder::Random(puts) => puts.finish(),
-            Holder::Job(job) => {
+            Holder::None => {
                 self.endpoint.close()?;
-                job.finalize()?;
+                self.job.finalize()?;
             }
         }
         Ok(())

@@ -1,9 +1,8 @@
 //! Tagged messages (`tagged`), over the interface of the endpoint.
 
-use std::convert::Infallible;
-
 use portals_shim::Region;
 use portals_shim::fabric::Opened;
+use portals_shim::job::Job;
 use tagged::{Comm, Options, Request, Slice, World};
 
 use super::error::BenchError;
@@ -28,15 +27,14 @@ pub(super) struct Tags {
 
 impl Tags {
     /// Opens tag matching beside the endpoint. Collective.
-    pub(super) fn open(opened: &Opened, end: &mut Endpoint) -> Result<Self, BenchError> {
+    pub(super) fn open(opened: &Opened, end: &mut Endpoint, job: &Job) -> Result<Self, BenchError> {
         let options = Options {
             requests: 1 << 17,
             ..Options::default()
         };
         let rank =
             u32::try_from(end.rank()).map_err(|_| BenchError::TooLarge(end.rank() as u64))?;
-        // The ranks meet by the endpoint's own barrier.
-        let world = World::open(opened.clone(), rank, &options, || Ok::<(), Infallible>(()))?;
+        let world = World::open(opened.clone(), rank, &options, || job.fence())?;
         let comm = world.comm();
         end.barrier()?;
         Ok(Self { comm })
