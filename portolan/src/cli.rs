@@ -6,7 +6,7 @@ use crate::calibration;
 pub(crate) use crate::choice::{FabricArgs, FaultArgs, ModelArgs};
 use crate::cmd::{
     bench, credits, demo, doctor, exits, firehose, info, messages, probe, report, run,
-    seastar_device, seastar_sim, shell, simulate, summary, trace, view,
+    seastar_device, seastar_sim, shell, simulate, summary, sweep, trace, view,
 };
 use crate::guest::GuestOptions;
 
@@ -48,6 +48,13 @@ pub(crate) enum Command {
     #[command(after_help = examples!("portolan bench pingpong put-bandwidth --sizes 8,1K",
                                      "portolan bench put-latency --fabric shm --sizes 8 --iters 100 --json -"))]
     Bench(bench::Options),
+    /// Measure the SeaStar model over a grid of parameters
+    ///
+    /// Runs portolan bench for each combination of the values, and prints one table. A point that fails ends the sweep
+    /// with its status.
+    #[command(after_help = examples!("portolan sweep --set protocol.inline_data=0,16 -- bench pingpong --sizes 8,16",
+                                     "portolan sweep --set chip.tx_rate=1000,2000 --plot p -- bench put-bandwidth"))]
+    Sweep(sweep::Options),
     /// Measure what each parameter of Firehose changes
     ///
     /// One workload is run with each parameter; the table has a row for each.
@@ -170,6 +177,7 @@ mod tests {
             "portolan bench pingpong --machine redstorm --topology 4x4x2,mesh --ranks-per-node 2",
             "portolan demo --machine ./mine.toml",
             "portolan bench put-rate --mode accelerated",
+            "portolan sweep --set host.trap=0.1,0.2 --set chip.tx_rate=1,2 --csv c --json - --plot p -- bench pingpong -n 3",
             "portolan run -n 2 --faults f.toml --fault-seed 7:lost_packets=5 -- prog",
             "portolan info --json",
             "portolan guest --hosts 1 -- true",

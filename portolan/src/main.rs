@@ -11,6 +11,7 @@ mod log;
 mod page;
 mod run;
 mod summary;
+mod sweep;
 mod waiting;
 mod words;
 
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
             Command::Demo(options) => cmd::demo::run(&options),
             Command::Run(options) => cmd::run::run(&options),
             Command::Bench(options) => cmd::bench::run(&options),
+            Command::Sweep(options) => cmd::sweep::run(&options),
             Command::Firehose(options) => cmd::firehose::run(&options),
             Command::FirehoseRank(options) => cmd::firehose::rank(&options),
             Command::Info(options) => cmd::info::run(&options),

@@ -78,11 +78,18 @@ pub(crate) fn of_mpi(cli: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Adds advice to an error where an option of the subcommand is missing, and stands among the words of its program.
-pub(crate) fn advised(cli: &Command, words: &[OsString], mut error: Error) -> Error {
+/// Adds advice to an error where an option of the subcommand is missing, and stands among the words of its program, or where
+/// the words that belong behind `--` have none before them.
+pub(crate) fn advised(cli: &Command, words: &[OsString], error: Error) -> Error {
     let Some((command, name)) = subcommand(cli, words) else {
         return error;
     };
+    if error.kind() == ErrorKind::UnknownArgument
+        && command.get_positionals().any(clap::Arg::is_last_set)
+        && !words.iter().any(|word| word == "--")
+    {
+        return with_advice(error, "-- stands before bench and its words".to_owned());
+    }
     let begin = walk(command, words, name).program.unwrap_or(words.len());
     let rest = words.get(begin..).unwrap_or_default();
     let misplaced = rest.iter().find(|word| {
@@ -92,13 +99,18 @@ pub(crate) fn advised(cli: &Command, words: &[OsString], mut error: Error) -> Er
         word == "-n" || word == MPI_RANKS || command.get_arguments().any(long)
     });
     if let (ErrorKind::MissingRequiredArgument, Some(option)) = (error.kind(), misplaced) {
-        let advice = StyledStr::from(format!(
-            "'{}' stands after the program and is the program's; options of portolan go before it",
-            option.display()
-        ));
-        let advice = ContextValue::StyledStrs(vec![advice]);
-        error.insert(ContextKind::Suggested, advice);
+        let option = option.display();
+        let advice = format!(
+            "'{option}' stands after the program and is the program's; options of portolan go before it"
+        );
+        return with_advice(error, advice);
     }
+    error
+}
+
+fn with_advice(mut error: Error, advice: String) -> Error {
+    let advice = ContextValue::StyledStrs(vec![StyledStr::from(advice)]);
+    error.insert(ContextKind::Suggested, advice);
     error
 }
 
@@ -171,6 +183,8 @@ mod tests {
             let advice = format!("'{option}' stands after the program and is the program's");
             assert!(said.contains(&advice), "{line}: {said}");
         }
+        let sweep = said("portolan sweep --set host.trap=1,2 bench pingpong");
+        assert!(sweep.contains("-- stands before bench"), "{sweep}");
         for line in ["portolan run prog", "portolan run prog -x", "portolan run"] {
             let said = said(line);
             assert!(!said.contains("stands after"), "{line}: {said}");

@@ -167,6 +167,25 @@ fn a_job_is_stopped_from_the_terminal_and_goes_on() {
     assert!(ranks.iter().all(|pid| state(*pid) == '-'), "a rank is left");
 }
 
+#[test]
+fn a_sweep_tells_its_points_and_an_interrupt_names_the_one_that_it_ended() {
+    let Some(mut shell) = Shell::start() else {
+        return;
+    };
+    let bench = "bench put-bandwidth --sizes 1M --iters 1000000";
+    shell.types(&format!(
+        "TERM=xterm $PORTOLAN sweep --set host.trap=0.1,0.2 -- {bench}\n"
+    ));
+    shell.sees("point 1 of 2: host.trap=0.1");
+    // The bar of a rank.
+    shell.sees("0/1 put-bandwidth");
+    shell.types("\x03");
+    shell.sees("portolan sweep: point 1 of 2: host.trap=0.1: ended with status 130");
+    shell.prompt();
+    shell.types("echo status $?\n");
+    shell.sees("status 130");
+}
+
 /// The limit is shorter than the time in which the job stands still, and longer than what it needs otherwise.
 #[test]
 fn time_in_which_a_job_is_stopped_is_none_of_its_own() {

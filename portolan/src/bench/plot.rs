@@ -3,9 +3,14 @@
 //! Results are marks, with a bar from the first to the third quartile; lines between them only lead the eye. Published fits are lines
 //! without marks, upright where they have a step.
 
+mod swept;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use swept::draw as draw_swept;
+
+use std::borrow::Cow;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
@@ -187,10 +192,12 @@ pub(crate) struct Frame {
     /// What is measured.
     pub(crate) about: String,
     /// Along the axes.
-    pub(crate) x: &'static str,
+    pub(crate) x: Cow<'static, str>,
     pub(crate) y: &'static str,
     /// After a value.
     pub(crate) unit: &'static str,
+    /// The values along the first axis are sizes, and not those of a parameter.
+    sizes: bool,
 }
 
 impl Frame {
@@ -202,14 +209,14 @@ impl Frame {
         Self {
             caption: format!("{name}: {about}"),
             about,
-            x: match name.axis() {
+            x: Cow::Borrowed(match name.axis() {
                 Axis::Bytes => "size of a message, bytes",
                 Axis::Nothing => "payload, bytes: there is none",
                 Axis::Entries => "entries before the match",
                 Axis::Operations => "operations under way together",
                 Axis::Threads => "threads that send",
                 Axis::WorkingSet => "working set, bytes",
-            },
+            }),
             y: match name.unit() {
                 Unit::Microseconds => "time, µs",
                 Unit::MegabytesPerSecond => "bandwidth, MB/s",
@@ -220,6 +227,25 @@ impl Frame {
                 Unit::MegabytesPerSecond => "MB/s",
                 Unit::OperationsPerSecond => "operations per second",
             },
+            sizes: true,
+        }
+    }
+
+    /// Labels along the first axis between these ends: powers of 2 of sizes, the values of a parameter.
+    fn labels(&self, values: impl Iterator<Item = f64>, ends: (f64, f64)) -> Vec<f64> {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        match self.sizes || values.len() > LABELS {
+            true => labels(2, ends),
+            false => values,
+        }
+    }
+
+    fn label(&self, x: f64) -> String {
+        match self.sizes {
+            true => sizes::show(x.round() as u64),
+            false => show(x),
         }
     }
 }
@@ -288,6 +314,21 @@ fn key(series: &[Series]) -> &'static str {
 }
 
 fn draw(frame: &Frame, series: &[Series], file: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    Ok(fs::write(file, picture(frame, series)?)?)
+}
+
+/// The text of the SVG.
+fn picture(frame: &Frame, series: &[Series]) -> Result<String, Box<dyn std::error::Error>> {
+    let mut svg = String::new();
+    draw_on(&mut svg, frame, series)?;
+    Ok(svg)
+}
+
+fn draw_on(
+    svg: &mut String,
+    frame: &Frame,
+    series: &[Series],
+) -> Result<(), Box<dyn std::error::Error>> {
     let all = || series.iter().flat_map(|s| &s.points);
     let ends = |p: &Point| {
         let (low, high) = p.quartiles.unwrap_or((p.y, p.y));
@@ -298,7 +339,7 @@ fn draw(frame: &Frame, series: &[Series], file: &Path) -> Result<(), Box<dyn std
     let zero = least.unwrap_or(1.0) / 2.0;
     let place = |x: f64| if x > 0.0 { x } else { zero };
     let (left, right) = range(all().map(|p| place(p.x)), 1.0);
-    let mut x_labels = labels(2, (left, right));
+    let mut x_labels = frame.labels(all().map(|p| p.x).filter(|x| *x > 0.0), (left, right));
     let with_zero = all().any(|p| p.x <= 0.0);
     if with_zero {
         x_labels.retain(|x| *x > zero);
@@ -306,7 +347,7 @@ fn draw(frame: &Frame, series: &[Series], file: &Path) -> Result<(), Box<dyn std
     }
     let (bottom, top) = range(all().flat_map(ends), 1.25);
     let names = ROW * (series.len() as u32 + 1) + 40;
-    let area = SVGBackend::new(file, (SIZE.0, SIZE.1 + names)).into_drawing_area();
+    let area = SVGBackend::with_string(svg, (SIZE.0, SIZE.1 + names)).into_drawing_area();
     area.fill(&WHITE)?;
     let (head, body) = area.split_vertically(names);
     head.draw(&Text::new(
@@ -341,13 +382,13 @@ fn draw(frame: &Frame, series: &[Series], file: &Path) -> Result<(), Box<dyn std
         )?;
     chart
         .configure_mesh()
-        .x_desc(frame.x)
+        .x_desc(frame.x.as_ref())
         .y_desc(frame.y)
         .x_labels(LABELS)
         .y_labels(LABELS)
         .x_label_formatter(&|x| match with_zero && *x <= zero {
             true => "0".to_owned(),
-            false => sizes::show(x.round() as u64),
+            false => frame.label(*x),
         })
         .y_label_formatter(&|y| show(*y))
         .light_line_style(WHITE)

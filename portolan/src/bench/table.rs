@@ -26,22 +26,112 @@ pub(crate) fn table(name: Name, records: &[Record], curves: &[Curve]) -> String 
     tables.collect()
 }
 
+/// The results of one measurement over a grid of parameters, whose values stand first; `headings` has their names and units.
+pub(crate) fn swept(
+    name: Name,
+    headings: &[(String, &str)],
+    rows: &[(Vec<String>, &Record)],
+) -> String {
+    let own: Vec<&(Vec<String>, &Record)> = rows
+        .iter()
+        .filter(|(_, record)| record.bench == name.word())
+        .collect();
+    let records: Vec<&Record> = own.iter().map(|(_, record)| *record).collect();
+    let columns = Columns::of(name, &records);
+    let of_conduit = |r: &Record| r.conduit.clone().or_else(|| r.pinning.clone());
+    let kinds = records
+        .iter()
+        .any(|r| of_conduit(r) != of_conduit(records[0]));
+    let mut header: Vec<String> = headings
+        .iter()
+        .map(|(name, unit)| format!("{name}\n{unit}").trim_end().to_owned())
+        .collect();
+    header.extend(kinds.then(|| "of".to_owned()));
+    header.extend(columns.header());
+    let mut table = empty(header);
+    for (values, record) in &own {
+        let mut row = values.clone();
+        row.extend(kinds.then(|| of_conduit(record).unwrap_or_default()));
+        row.extend(columns.row(record));
+        table.add_row(row);
+    }
+    let bare = records.first().map(|first| Record {
+        set: None,
+        pinning: first.pinning.clone().filter(|_| !kinds),
+        conduit: first.conduit.clone().filter(|_| !kinds),
+        ..(*first).clone()
+    });
+    finished(name, bare.as_ref(), table)
+}
+
+/// The columns that a measurement has of its own.
+struct Columns {
+    name: Name,
+    hits: bool,
+    bounds: bool,
+}
+
+impl Columns {
+    fn of(name: Name, rows: &[&Record]) -> Self {
+        Self {
+            name,
+            hits: rows.iter().any(|r| r.hits.is_some()),
+            // Of other measurements it stands in the lines of JSON.
+            bounds: name == Name::MessageRate && rows.iter().any(|r| r.bound.is_some()),
+        }
+    }
+
+    fn header(&self) -> Vec<String> {
+        let axis = match self.name.axis() {
+            Axis::Bytes | Axis::Nothing => "bytes",
+            Axis::Entries => "entries",
+            Axis::Operations => "in flight",
+            Axis::Threads => "threads",
+            Axis::WorkingSet => "working set",
+        };
+        let mut header = vec![axis, "min", "median", "p99", "max", "iters"];
+        header.extend(self.hits.then_some("hits"));
+        header.extend(self.bounds.then_some(["bound", "by"]).into_iter().flatten());
+        header.into_iter().map(String::from).collect()
+    }
+
+    fn row(&self, record: &Record) -> Vec<String> {
+        let mut row = vec![sizes::show(record.point())];
+        row.extend([record.min, record.median, record.p99, record.max].map(number));
+        row.push(record.iters.to_string());
+        if self.hits {
+            let percent = record.hits.map(|h| format!("{:.1} %", 100.0 * h));
+            row.push(percent.unwrap_or_default());
+        }
+        if self.bounds {
+            row.push(record.bound.map_or_else(String::new, number));
+            row.push(record.bound_by.clone().unwrap_or_default());
+        }
+        row
+    }
+}
+
+fn empty(header: Vec<String>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_FULL_CONDENSED).set_header(header);
+    table
+}
+
+/// The table below a line that says what `first` and the others share.
+fn finished(name: Name, first: Option<&Record>, mut table: Table) -> String {
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let head = first.map_or_else(String::new, head);
+    format!("{name}{head}\n{table}\n")
+}
+
 /// The results of one conduit, if it is of one.
 fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
-    let axis = match name.axis() {
-        Axis::Bytes | Axis::Nothing => "bytes",
-        Axis::Entries => "entries",
-        Axis::Operations => "in flight",
-        Axis::Threads => "threads",
-        Axis::WorkingSet => "working set",
-    };
     let beside: Vec<&Curve> = curves
         .iter()
         .filter(|c| rows.iter().any(|r| c.value(name, r.bytes).is_some()))
         .collect();
-    let mut header: Vec<String> = [axis, "min", "median", "p99", "max", "iters"]
-        .map(String::from)
-        .into();
     // Over several lines, so that the table stays as narrow as its numbers allow.
     let narrow = |label: String| {
         label
@@ -49,32 +139,12 @@ fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
             .replace(", ", ",\n")
             .replace(" (", "\n(")
     };
-    let hits = rows.iter().any(|r| r.hits.is_some());
-    header.extend(hits.then(|| "hits".to_owned()));
-    // Of other measurements it stands in the lines of JSON.
-    let bounds = name == Name::MessageRate && rows.iter().any(|r| r.bound.is_some());
-    header.extend(
-        bounds
-            .then_some(["bound", "by"])
-            .into_iter()
-            .flatten()
-            .map(String::from),
-    );
+    let columns = Columns::of(name, rows);
+    let mut header = columns.header();
     header.extend(beside.iter().map(|c| narrow(c.label_for(name))));
-    let mut table = Table::new();
-    table.load_preset(UTF8_FULL_CONDENSED).set_header(header);
+    let mut table = empty(header);
     for record in rows {
-        let mut row = vec![sizes::show(record.point())];
-        row.extend([record.min, record.median, record.p99, record.max].map(number));
-        row.push(record.iters.to_string());
-        if hits {
-            let percent = record.hits.map(|h| format!("{:.1} %", 100.0 * h));
-            row.push(percent.unwrap_or_default());
-        }
-        if bounds {
-            row.push(record.bound.map_or_else(String::new, number));
-            row.push(record.bound_by.clone().unwrap_or_default());
-        }
+        let mut row = columns.row(record);
         row.extend(
             beside
                 .iter()
@@ -82,34 +152,32 @@ fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
         );
         table.add_row(row);
     }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let first = rows.first();
-    let head = first.map_or_else(String::new, |r| {
-        let set = r.set.as_ref().map(|set| format!(" with {set}"));
-        let set = set.unwrap_or_default();
-        let machine = r.machine.as_ref().map(|m| format!(", {m}{set}"));
-        let software = r
-            .software_us
-            .map(|us| format!(", {us:.2} us of software above Portals"));
-        let conduit = r.conduit.as_ref().filter(|c| *c != Which::Portals.word());
-        let conduit = conduit.map(|which| format!(" of the {which} conduit"));
-        let pinning = r.pinning.as_ref().map(|p| format!(", memory pinned: {p},"));
-        format!(
-            "{}{} on {} ({}{}), {} ranks, {} time, {}{}",
-            conduit.unwrap_or_default(),
-            pinning.unwrap_or_default(),
-            r.fabric,
-            r.mode,
-            machine.unwrap_or_default(),
-            r.ranks,
-            r.clock,
-            r.unit,
-            software.unwrap_or_default()
-        )
-    });
-    format!("{name}{head}\n{table}\n")
+    finished(name, rows.first().copied(), table)
+}
+
+/// What the results of a table share.
+fn head(r: &Record) -> String {
+    let set = r.set.as_ref().map(|set| format!(" with {set}"));
+    let set = set.unwrap_or_default();
+    let machine = r.machine.as_ref().map(|m| format!(", {m}{set}"));
+    let software = r
+        .software_us
+        .map(|us| format!(", {us:.2} us of software above Portals"));
+    let conduit = r.conduit.as_ref().filter(|c| *c != Which::Portals.word());
+    let conduit = conduit.map(|which| format!(" of the {which} conduit"));
+    let pinning = r.pinning.as_ref().map(|p| format!(", memory pinned: {p},"));
+    format!(
+        "{}{} on {} ({}{}), {} ranks, {} time, {}{}",
+        conduit.unwrap_or_default(),
+        pinning.unwrap_or_default(),
+        r.fabric,
+        r.mode,
+        machine.unwrap_or_default(),
+        r.ranks,
+        r.clock,
+        r.unit,
+        software.unwrap_or_default()
+    )
 }
 
 /// Four significant digits or so, never an exponent.

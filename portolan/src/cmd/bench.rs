@@ -180,7 +180,7 @@ impl Plan {
     }
 
     /// Refuses points that a measurement does not have.
-    fn check(&self) -> Result<(), CmdError> {
+    pub(crate) fn check(&self) -> Result<(), CmdError> {
         for (name, _, which) in self.work() {
             if !which.has(name) {
                 let which = which.word();
@@ -299,6 +299,51 @@ impl Options {
         Ok(Some(Plan { names, how }))
     }
 
+    /// What is measured over a grid of parameters, and with which ranks and fabric, where output is not chosen here.
+    pub(crate) fn swept(&self) -> Result<(Plan, u32, &FabricArgs), CmdError> {
+        let usage = |message: String| Err(CmdError::Usage(message));
+        for (option, given) in [
+            ("--json", self.json.is_some()),
+            ("--plot", self.plot.is_some()),
+            ("--beside", !self.beside.is_empty()),
+        ] {
+            if given {
+                let message =
+                    "stands among the words of bench; files of a sweep are named before the --";
+                return usage(format!("{option} {message}"));
+            }
+        }
+        match self.plan()? {
+            Some(plan) => Ok((plan, self.ranks, &self.fabric)),
+            None => usage("list measures nothing; name a measurement".to_owned()),
+        }
+    }
+
+    /// Runs all jobs of `plan` on `fabric`; the results, or the status of a job that failed.
+    pub(crate) fn measured(
+        &self,
+        title: &'static str,
+        plan: &Plan,
+        fabric: &FabricArgs,
+    ) -> Result<Result<Vec<Record>, u8>, CmdError> {
+        let jobs = plan.jobs();
+        for (plan, _) in &jobs {
+            plan.check()?;
+        }
+        let config = fabric.config();
+        let mut records = Vec::new();
+        for (plan, variables) in (0..self.turns).flat_map(|_| &jobs) {
+            let mut env = fabric.variables(Some(self.ranks));
+            env.extend(variables.iter().cloned());
+            let (status, found) = measure(title, plan, self.ranks, &config, env, self.timeout)?;
+            if status != 0 {
+                return Ok(Err(status));
+            }
+            records.extend(found);
+        }
+        Ok(Ok(Record::of_turns(records)))
+    }
+
     /// The results of other runs, which stand beside these.
     fn others(&self) -> Result<Vec<Record>, CmdError> {
         let mut records = Vec::new();
@@ -325,24 +370,11 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         output::folder(path)?;
     }
     let others = options.others()?;
-    let mut records = Vec::new();
-    let jobs = plan.jobs();
-    for (plan, _) in &jobs {
-        plan.check()?;
-    }
-    let turns = (0..options.turns).flat_map(|_| jobs.clone());
-    for (plan, variables) in turns {
-        let mut env = options.fabric.variables(Some(options.ranks));
-        env.extend(variables);
-        let fabric = options.fabric.config();
-        let title = "portolan bench";
-        let (status, found) = measure(title, &plan, options.ranks, &fabric, env, options.timeout)?;
-        if status != 0 {
-            return Ok(status);
-        }
-        records.extend(found);
-    }
-    let mut records = Record::of_turns(records);
+    let measured = options.measured("portolan bench", &plan, &options.fabric)?;
+    let mut records = match measured {
+        Ok(records) => records,
+        Err(status) => return Ok(status),
+    };
     let curves = published(&options.fabric.config());
     if to_stdout {
         write_records(&records, io::stdout().lock()).map_err(failed("write standard output"))?;

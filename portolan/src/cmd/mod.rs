@@ -19,6 +19,7 @@ pub(crate) mod seastar_sim;
 pub(crate) mod shell;
 pub(crate) mod simulate;
 pub(crate) mod summary;
+pub(crate) mod sweep;
 pub(crate) mod trace;
 pub(crate) mod view;
 

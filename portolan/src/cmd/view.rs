@@ -16,7 +16,7 @@ const PAGE: &str = "portolan-view.html";
 /// Options of `portolan view`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Timelines of portolan trace, results of portolan bench --json
+    /// Timelines of portolan trace, results of bench or sweep --json
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write the page into OUT.html

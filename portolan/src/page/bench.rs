@@ -1,5 +1,7 @@
 //! Results as curves.
 
+use std::borrow::Cow;
+
 use nic_model::{Machine, Status};
 use serde::Serialize;
 
@@ -20,7 +22,7 @@ pub(super) struct Bench {
 struct Chart {
     title: &'static str,
     about: String,
-    x: &'static str,
+    x: Cow<'static, str>,
     y: &'static str,
     unit: &'static str,
     spread: &'static str,

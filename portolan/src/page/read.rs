@@ -11,6 +11,7 @@ use serde::de::IgnoredAny;
 use super::trace::{Timeline, TimelineError};
 use super::{Source, What};
 use crate::bench::{Name, Record};
+use crate::sweep;
 
 /// Why a file cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -99,8 +100,7 @@ fn of(file: &str, text: &[u8]) -> Result<What, ReadError> {
 }
 
 fn results(file: String, text: &[u8]) -> Result<Vec<Record>, ReadError> {
-    let result = |line: &[u8]| -> Result<Record, String> {
-        let record: Record = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+    let checked = |record: Record| -> Result<Record, String> {
         if Name::from_str(&record.bench, false).is_err() {
             return Err(format!("there is no measurement {:?}", record.bench));
         }
@@ -109,6 +109,22 @@ fn results(file: String, text: &[u8]) -> Result<Vec<Record>, ReadError> {
             return Err("a figure is less than 0".to_owned());
         }
         Ok(record)
+    };
+    if text.trim_ascii_start().starts_with(b"[") {
+        let rows = sweep::read_rows(text).map_err(|error| (error.line(), error.to_string()));
+        let records = rows.and_then(|rows| match rows.as_slice() {
+            [] => Err((1, "the array is empty".to_owned())),
+            // A row stands on a line, behind that of the bracket.
+            _ => (2..)
+                .zip(rows)
+                .map(|(at, r)| checked(r).map_err(|e| (at, e)))
+                .collect(),
+        });
+        return records.map_err(|(line, reason)| ReadError::Neither { file, line, reason });
+    }
+    let result = |line: &[u8]| -> Result<Record, String> {
+        let record = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+        checked(record)
     };
     let lines = text.split(|b| *b == b'\n').enumerate();
     let lines = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
@@ -156,6 +172,32 @@ mod tests {
             let words = refused(text);
             assert!(words.contains(said), "{text:?}: {words}");
         }
+    }
+
+    #[test]
+    fn rows_of_a_sweep_are_results() {
+        let row = |bench: &str| {
+            format!(
+                "{{\"host.trap\":0.5,\"bench\":\"{bench}\",\"fabric\":\"seastar\",\"mode\":\"generic\",\"ranks\":2,\"bytes\":8,\
+                 \"iters\":1,\"clock\":\"virtual\",\"unit\":\"us\",\"min\":1,\"median\":1,\"p99\":1,\"max\":1,\
+                 \"portolan\":\"0.1\",\"command\":\"portolan sweep\"}}"
+            )
+        };
+        let text = format!("[\n{},\n{}\n]\n", row("pingpong"), row("put-rate"));
+        let Ok(What::Results(records)) = of("x", text.as_bytes()) else {
+            panic!("{text}")
+        };
+        assert_eq!(records[1].bench, "put-rate");
+        let command = records[0].origin.as_ref().map(|o| o.command.as_str());
+        assert_eq!(command, Some("portolan sweep"));
+        let words = refused(&format!(
+            "[\n{},\n{}\n]\n",
+            row("pingpong"),
+            row("teleport")
+        ));
+        assert!(words.contains("line 3 is no result"), "{words}");
+        let words = refused("[]");
+        assert!(words.contains("the array is empty"), "{words}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::bench::samples::{Measured, Samples};
 use crate::bench::{Setting, Software};
 use portals_shim::ClockKind;
 
-fn record(name: Name, point: u64, times: &[u64]) -> Record {
+pub(super) fn record(name: Name, point: u64, times: &[u64]) -> Record {
     let mut samples = Samples::new();
     times.iter().for_each(|t| samples.add(*t));
     let setting = Setting {
@@ -33,7 +33,7 @@ fn drawn(records: &[Record], curves: &[Curve], name: Name) -> String {
 }
 
 /// Labels of the SVG: what stands in its text elements.
-fn words(svg: &str) -> Vec<&str> {
+pub(super) fn words(svg: &str) -> Vec<&str> {
     let texts = svg.split("<text").skip(1);
     texts
         .filter_map(|t| t.split_once('>')?.1.split('<').next())
