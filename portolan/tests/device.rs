@@ -129,6 +129,15 @@ fn over<F: Function>(mut functions: Vec<F>, server: Option<Server>) -> Sim<Funct
 
 /// Chips in another process.
 fn elsewhere(nodes: u16) -> Sim<Functions<UserFunction>> {
+    elsewhere_with(nodes, &[], &[])
+}
+
+/// The same with further words and variables.
+fn elsewhere_with(
+    nodes: u16,
+    words: &[&str],
+    variables: &[(&str, &str)],
+) -> Sim<Functions<UserFunction>> {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("device");
     let mut child = Command::new(env!("CARGO_BIN_EXE_portolan"))
@@ -140,6 +149,9 @@ fn elsewhere(nodes: u16) -> Sim<Functions<UserFunction>> {
             "--socket",
         ])
         .arg(&socket)
+        .args(words)
+        .env_remove("PORTOLAN_MACHINE_SET")
+        .envs(variables.iter().copied())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -189,6 +201,36 @@ both!(
     an_unreadable_header_does_not_disturb_the_sequence,
     absurd_commands_are_refused_with_a_reason,
 );
+
+#[test]
+fn a_parameter_that_is_set_is_that_of_the_chips() {
+    let left = |words: &[&str], variables: &[(&str, &str)]| {
+        let mut sim = elsewhere_with(2, words, variables);
+        sim.boot_all();
+        sim.counter(1, Counter::SOURCE_FREELIST)
+    };
+    let usual = Machine::named("xt4").unwrap().firmware.sources;
+    assert_eq!(left(&[], &[]), usual);
+    assert_eq!(left(&["--set", "firmware.sources=9"], &[]), 9);
+    let variable = [("PORTOLAN_MACHINE_SET", "firmware.sources=8,host.trap=0.2")];
+    assert_eq!(left(&[], &variable), 8);
+    let refused = |words: &[&str], variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
+        command.args(["seastar-device", "--socket", "/nonexistent/x"]);
+        command.env_remove("PORTOLAN_MACHINE_SET");
+        let output = command.args(words).envs(variables.iter().copied()).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = "--set (PORTOLAN_MACHINE_SET): \"firmware.source\" is not a parameter; is it firmware.sources?";
+    for errors in [
+        refused(&["--set", "firmware.source=9"], &[]),
+        refused(&[], &[("PORTOLAN_MACHINE_SET", "firmware.source=9")]),
+    ] {
+        assert!(errors.contains(said), "{errors}");
+    }
+}
 
 /// A server that is killed is a card that is pulled: ones, no interrupt, an error that says so.
 #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use nic_device::{Chips, Listeners, ServeOptions, serve};
 use nic_model::Machine;
+use portals_shim::fabric::{FabricConfig, ModelOption};
 
 use crate::cmd::numbers::whole;
 use crate::cmd::say;
@@ -27,6 +28,12 @@ pub(crate) struct Options {
         value_name = "NAME"
     )]
     machine: String,
+    /// Another value of a parameter of the machine; repeatable
+    ///
+    /// SECTION.KEY=VALUE, as host.interrupt_entry=2.0. The parameters are those of machine files. Times are microseconds, or
+    /// have ps, ns, us, ms or s behind them.
+    #[arg(long, env = FabricConfig::SET, value_name = "KEY=VALUE", value_delimiter = ',')]
+    set: Vec<String>,
     /// End when the last client has left
     #[arg(long)]
     once: bool,
@@ -36,6 +43,9 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let usage = |message: String| CmdError::Usage(message);
     let machine = Machine::named(&options.machine).map_err(|e| usage(e.to_string()))?;
+    let set = |machine: Machine, setting: &String| machine.with_setting(setting);
+    let machine = options.set.iter().try_fold(machine, set);
+    let machine = machine.map_err(|e| usage(format!("{}: {e}", ModelOption::SET)))?;
     let mut chips = Chips::new(machine, options.nodes).map_err(|e| usage(e.to_string()))?;
     let listeners = Listeners::bind(&options.socket, options.nodes)?;
     for path in listeners.paths() {
