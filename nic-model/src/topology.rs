@@ -1,6 +1,8 @@
 //! The shape of the network: nodes on a 3-D grid, with or without the links that close each
 //! dimension into a ring, and the fixed dimension-order route between any two.
 
+mod places;
+
 use std::fmt;
 
 use thiserror::Error;
@@ -33,6 +35,26 @@ pub enum TopologyError {
     /// More nodes than a 15-bit destination can name.
     #[error("{0} nodes are more than the 32768 that a packet header can address")]
     TooLarge(u64),
+    /// A node is to sit where the grid has no place.
+    #[error("place {place} of node {node} is not one of the {places} places of the grid")]
+    NoPlace {
+        /// The node.
+        node: NodeId,
+        /// Where it is to sit.
+        place: u16,
+        /// How many places there are.
+        places: usize,
+    },
+    /// Two nodes are to sit at one place.
+    #[error("place {place} has two nodes, {first} and {second}")]
+    PlaceTwice {
+        /// The place.
+        place: u16,
+        /// The node with the lower number.
+        first: NodeId,
+        /// The other.
+        second: NodeId,
+    },
 }
 
 /// A router output: one of six links or the port of the node itself.
@@ -119,12 +141,16 @@ impl Port {
     }
 }
 
-/// An x * y * z grid of nodes; node `n` sits at `x = n % X, y = n / X % Y, z = n / X / Y`.
+/// An x * y * z grid of nodes. Place `p` is at `x = p % X, y = p / X % Y, z = p / X / Y`, and node `n` sits at
+/// place `n` unless [`Topology::placed`] says otherwise.
 #[derive(Debug, Clone)]
 pub struct Topology {
     dims: [u16; 3],
     wrap: [bool; 3],
+    /// By node.
     coords: Vec<[u16; 3]>,
+    /// The node at each place; empty while it is that of the same number.
+    at: Vec<NodeId>,
 }
 
 impl Topology {
@@ -185,7 +211,12 @@ impl Topology {
                 }
             }
         }
-        Ok(Self { dims, wrap, coords })
+        Ok(Self {
+            dims,
+            wrap,
+            coords,
+            at: Vec::new(),
+        })
     }
 
     /// How many nodes there are.
@@ -296,7 +327,17 @@ impl Topology {
             (false, 0) => extent - 1,
             (false, n) => n - 1,
         };
-        NodeId(at[0] + self.dims[0] * (at[1] + self.dims[1] * at[2]))
+        let place = self.place(at);
+        self.at
+            .get(usize::from(place))
+            .copied()
+            .unwrap_or(NodeId(place))
+    }
+
+    /// The number of the place at these coordinates, which are of the grid.
+    #[must_use]
+    pub fn place(&self, [x, y, z]: [u16; 3]) -> u16 {
+        x + self.dims[0] * (y + self.dims[1] * z)
     }
 
     /// Links between two nodes of the grid.

@@ -56,6 +56,7 @@ pub fn check_for(config: &FabricConfig, ranks: Option<u32>) -> Result<(), Fabric
         #[cfg(feature = "seastar")]
         FabricKind::Seastar => {
             use crate::nal::seastar;
+            seastar::check_map(config, ranks).map_err(|reason| FabricError::Map { reason })?;
             seastar::check_faults(config, ranks)
                 .map_err(|reason| FabricError::Faults { reason })?;
             seastar::check(config)

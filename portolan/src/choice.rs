@@ -99,6 +99,13 @@ pub(crate) struct ModelArgs {
     /// of x first.
     #[arg(long, env = "PORTOLAN_TOPOLOGY", value_name = "GRID")]
     pub(crate) topology: Option<String>,
+    /// Place of each rank on the grid: linear, blocked[:N], random:SEED or a file
+    ///
+    /// linear fills rows of x first. blocked:N fills cubes of N places a side, one after another; N is 2 if it is not said.
+    /// random:SEED draws the places. FILE has a line for each rank: the number of its place, or x y z. Ranks of a node
+    /// have one place.
+    #[arg(long, env = "PORTOLAN_MAP", value_name = "MAP", value_parser = map)]
+    pub(crate) map: Option<String>,
     /// Who matches: generic or accelerated; generic by default
     ///
     /// generic: the kernels of the nodes. accelerated: the firmware of their NICs.
@@ -134,6 +141,14 @@ fn machine(text: &str) -> Result<String, String> {
     whole_path(text)
 }
 
+/// A word for a map, or the whole path of a file of places.
+fn map(text: &str) -> Result<String, String> {
+    match portals_shim::nal::seastar::is_map_file(text) {
+        true => whole_path(text),
+        false => Ok(text.to_owned()),
+    }
+}
+
 /// The whole path of a file: ranks may have other working directories.
 fn whole_path(text: &str) -> Result<String, String> {
     let path = std::path::absolute(text).map_err(|error| format!("{text}: {error}"))?;
@@ -149,6 +164,7 @@ impl FabricArgs {
             (ModelOption::MACHINE, model.machine.is_some()),
             (ModelOption::SET, !model.set.is_empty()),
             (ModelOption::TOPOLOGY, model.topology.is_some()),
+            (ModelOption::MAP, model.map.is_some()),
             (ModelOption::MODE, model.mode.is_some()),
             (ModelOption::FAULTS, wrong.faults.is_some()),
             (ModelOption::FAULT_SEED, wrong.fault_seed.is_some()),
@@ -199,6 +215,7 @@ impl FabricArgs {
             most_sharing: u32::from(self.no_shm),
             set: self.model.set.clone(),
             topology: self.model.topology.clone(),
+            map: self.model.map.clone(),
             mode: self.model.mode(),
             faults: self.wrong.faults.clone(),
             fault_seed: self.wrong.fault_seed.clone(),
@@ -234,6 +251,9 @@ impl FabricArgs {
         }
         if let Some(topology) = &self.model.topology {
             variables.push((ModelOption::TOPOLOGY.variable.into(), topology.into()));
+        }
+        if let Some(map) = &self.model.map {
+            variables.push((ModelOption::MAP.variable.into(), map.into()));
         }
         let wrong = [
             (FabricConfig::FAULTS, &self.wrong.faults),

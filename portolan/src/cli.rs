@@ -294,6 +294,7 @@ mod tests {
             "--machine xt3",
             "--set host.trap=0.2",
             "--topology 2x1x1",
+            "--map random:7",
             "--mode accelerated",
             "--faults f.toml",
             "--fault-seed 7",

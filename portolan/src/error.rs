@@ -49,7 +49,9 @@ impl CmdError {
     pub(crate) fn status(&self) -> u8 {
         match self {
             Self::Usage(_)
-            | Self::Fabric(FabricError::Unknown { .. } | FabricError::Faults { .. }) => 2,
+            | Self::Fabric(
+                FabricError::Unknown { .. } | FabricError::Faults { .. } | FabricError::Map { .. },
+            ) => 2,
             Self::Fabric(FabricError::Unusable { .. } | FabricError::Undecided { .. }) => 3,
             Self::Guest(error) => error.exit_status(),
             Self::Fabric(_)

@@ -16,6 +16,7 @@ fn portolan_in(variables: &[(&str, &str)], line: &str) -> Output {
         "PORTOLAN_DEVICE",
         "PORTOLAN_MACHINE",
         "PORTOLAN_MACHINE_SET",
+        "PORTOLAN_MAP",
         "PORTOLAN_QUIET",
         "PORTOLAN_LOG",
     ] {
@@ -234,6 +235,59 @@ fn tagged_messages_take_the_same_virtual_time_in_every_run() {
     assert!(all[0].contains("eq wait"), "{}", all[0]);
     for (run, timeline) in all.iter().enumerate() {
         assert!(*timeline == all[0], "run {run} has another timeline");
+    }
+}
+
+#[test]
+fn a_map_puts_a_pair_further_apart_and_each_hop_costs_what_the_machine_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let line = "bench pingpong --fabric seastar --topology 8x1x1 --sizes 8 --iters 3 --json -";
+    let median = |map: &str| -> f64 {
+        let results = lines(&success(&format!("{line} {map}")));
+        results[0]["median"].as_f64().unwrap()
+    };
+    let near = median("");
+    assert_eq!(median("--map linear"), near);
+    let far = median(&format!("--map {}", file("far", "0\n4 0 0\n")));
+    // Three more routers and wires, of 50 ns and 5 ns.
+    assert!((far - near - 3.0 * 0.055).abs() < 1e-9, "{near} {far}");
+    let near = median("--mode accelerated");
+    let offloaded = median(&format!(
+        "--mode accelerated --map {}",
+        file("far", "0\n4 0 0\n")
+    ));
+    assert!(
+        (offloaded - near - 3.0 * 0.055).abs() < 1e-9,
+        "{near} {offloaded}"
+    );
+    let by_variable = [("PORTOLAN_MAP", file("opposite", "5\n1\n"))];
+    let by_variable = by_variable
+        .each_ref()
+        .map(|(name, value)| (*name, value.as_str()));
+    let results = lines(&success_in(&by_variable, line));
+    assert_eq!(results[0]["median"], far);
+    let place = "is not one of the 8 of the grid 8x1x1";
+    for (map, said) in [
+        (
+            file("short", "3\n"),
+            "there are places for 1 ranks, and the job has 2",
+        ),
+        (file("outside", "0\n8\n"), place),
+        (
+            file("twice", "2\n2\n"),
+            "line 2: place 2 of rank 1 is that of rank 0",
+        ),
+        ("random:".to_owned(), "the seed is a whole number"),
+    ] {
+        let output = portolan(&format!("{line} --map {map}"));
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(said), "{errors}");
     }
 }
 

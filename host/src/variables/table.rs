@@ -300,6 +300,12 @@ pub const VARIABLES: &[Variable] = &[
     ),
     of(
         Seastar,
+        "PORTOLAN_MAP",
+        "linear",
+        "place of each rank on the grid: blocked:2, random:7 or a file (--map)",
+    ),
+    of(
+        Seastar,
         "PORTOLAN_SEASTAR_FAULTS",
         "none",
         "file of what goes wrong (--faults)",

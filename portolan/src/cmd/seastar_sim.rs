@@ -30,6 +30,9 @@ pub(crate) struct Options {
     /// Grid of the machine
     #[arg(long)]
     topology: Option<String>,
+    /// Which rank sits on which place of it
+    #[arg(long)]
+    map: Option<String>,
     /// Who matches: generic or accelerated
     #[arg(long, default_value_t = Mode::Generic)]
     mode: Mode,
@@ -47,6 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         machine: options.machine.clone(),
         set: options.set.clone(),
         topology: options.topology.clone(),
+        map: options.map.clone(),
         mode: options.mode,
         faults: options.faults.clone(),
         fault_seed: options.fault_seed.clone(),

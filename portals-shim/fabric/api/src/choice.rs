@@ -20,6 +20,8 @@ impl ModelOption {
     pub const SET: Self = Self::new("--set", FabricConfig::SET);
     /// `--topology`.
     pub const TOPOLOGY: Self = Self::new("--topology", "PORTOLAN_TOPOLOGY");
+    /// `--map`.
+    pub const MAP: Self = Self::new("--map", "PORTOLAN_MAP");
     /// `--mode`.
     pub const MODE: Self = Self::new("--mode", "PORTOLAN_SEASTAR_MODE");
     /// `--faults`.
@@ -27,10 +29,11 @@ impl ModelOption {
     /// `--fault-seed`.
     pub const FAULT_SEED: Self = Self::new("--fault-seed", FabricConfig::FAULT_SEED);
     /// All, in the order in which they are looked for.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::MACHINE,
         Self::SET,
         Self::TOPOLOGY,
+        Self::MAP,
         Self::MODE,
         Self::FAULTS,
         Self::FAULT_SEED,

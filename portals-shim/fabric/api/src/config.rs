@@ -151,6 +151,12 @@ pub enum FabricError {
         /// Where in the fault file, what, and what is wanted.
         reason: String,
     },
+    /// The places of ranks that were asked for cannot be meant.
+    #[error("{reason}")]
+    Map {
+        /// Where in the file, what, and what is wanted.
+        reason: String,
+    },
     /// The exchange with the other ranks failed.
     #[error("start-up of the job failed")]
     Job(#[from] JobError),
@@ -178,6 +184,9 @@ pub struct FabricConfig {
     /// `PORTOLAN_TOPOLOGY`: the model's grid, as `4x4x2` or `4x4x2,mesh`; when unset the smallest
     /// torus that holds the nodes.
     pub topology: Option<String>,
+    /// `PORTOLAN_MAP`: which rank sits on which place of the model's grid, as `random:7` or a file; `linear` when
+    /// unset.
+    pub map: Option<String>,
     /// `PORTOLAN_SEASTAR_MODE`: who matches on the model, `generic` (the kernels) when unset.
     pub mode: Mode,
     /// `PORTOLAN_SEASTAR_FAULTS`: a file with what goes wrong on the model; nothing when unset.
@@ -197,6 +206,7 @@ impl Default for FabricConfig {
             place: Placement::ONE,
             most_sharing: 0,
             topology: None,
+            map: None,
             mode: Mode::Generic,
             faults: None,
             fault_seed: None,
@@ -270,6 +280,7 @@ impl FabricConfig {
                 })
             })?,
             topology: var(ModelOption::TOPOLOGY.variable),
+            map: var(ModelOption::MAP.variable),
             mode: var(ModelOption::MODE.variable).map_or(Ok(default.mode), |value| {
                 value.parse().map_err(|_| FabricError::Variable {
                     name: ModelOption::MODE.variable,

@@ -2,6 +2,7 @@
 
 use super::faults;
 use super::grid;
+use super::map::Map;
 use super::sim::Setting;
 use fabric_api::choice::ModelOption;
 use fabric_api::config::{FabricConfig, FabricError, FabricKind};
@@ -22,21 +23,59 @@ pub fn check(config: &FabricConfig) -> Result<(), String> {
 /// Whether the faults make sense, and, for a job of `ranks`, are of nodes and links of its machine.
 pub fn check_faults(config: &FabricConfig, ranks: Option<u32>) -> Result<(), String> {
     let faults = faults_of(config)?;
-    let grid = config.topology.as_deref().map(grid::parse).transpose()?;
-    let places = match (grid, ranks) {
-        (Some(grid), _) => Some(grid),
-        (None, Some(ranks)) => {
-            let nodes = ranks.div_ceil(config.place.per_node()).max(1);
-            Topology::torus(grid::near_cube(nodes)).ok()
-        }
-        (None, None) => None,
-    };
-    let Some(places) = places else {
+    let Some(places) = grid_of(config, ranks)? else {
         return Ok(());
     };
+    // What is wrong with the map is said of it.
+    let mapped = map_of(config).and_then(|map| mapped(&map, &places, config, ranks));
+    let places = mapped.unwrap_or(places);
     let from = |file: &String| format!("{file}: ");
     let from = config.faults.as_ref().map_or_else(String::new, from);
     faults.check(&places).map_err(|why| format!("{from}{why}"))
+}
+
+/// Whether the map makes sense, and, for a job of `ranks`, gives each a place of the grid.
+pub fn check_map(config: &FabricConfig, ranks: Option<u32>) -> Result<(), String> {
+    let map = map_of(config)?;
+    match grid_of(config, ranks)? {
+        Some(grid) => mapped(&map, &grid, config, ranks).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// The grid that is chosen, or that of a job of `ranks`.
+fn grid_of(config: &FabricConfig, ranks: Option<u32>) -> Result<Option<Topology>, String> {
+    if let Some(text) = &config.topology {
+        return grid::parse(text).map(Some);
+    }
+    let nodes = ranks.map(|ranks| ranks.div_ceil(config.place.per_node()).max(1));
+    Ok(nodes.and_then(|nodes| Topology::torus(grid::near_cube(nodes)).ok()))
+}
+
+/// The grid with the nodes of `ranks` at their places. One that is too small stays as it is: the simulation says so.
+fn mapped(
+    map: &Map,
+    grid: &Topology,
+    config: &FabricConfig,
+    ranks: Option<u32>,
+) -> Result<Topology, String> {
+    let per_node = config.place.per_node();
+    let ranks = ranks.unwrap_or(0);
+    if ranks.div_ceil(per_node) as usize > grid.nodes() {
+        return Ok(grid.clone());
+    }
+    let on: Vec<usize> = (0..ranks).map(|rank| (rank / per_node) as usize).collect();
+    map.apply(grid, &on)
+}
+
+fn map_of(config: &FabricConfig) -> Result<Map, String> {
+    let Some(text) = &config.map else {
+        return Ok(Map::default());
+    };
+    if Map::is_file(text) {
+        may_read(ModelOption::MAP.variable, text)?;
+    }
+    Map::parse(text)
 }
 
 /// Names the machine of the model.
@@ -102,6 +141,11 @@ pub fn is_machine_file(choice: &str) -> bool {
     Machine::is_file(choice)
 }
 
+/// Whether a map is a file of places, and not a word for a rule.
+pub fn is_map_file(map: &str) -> bool {
+    Map::is_file(map)
+}
+
 /// How long a rank may run without a call before virtual time passes without it, in seconds of wall time; 0 is for
 /// ever. When unset it is 60 in a job, and 1 in an open simulation.
 pub const SILENT_RANK: &str = "PORTOLAN_SILENT_RANK";
@@ -154,6 +198,7 @@ pub(super) fn machine_of(config: &FabricConfig) -> Result<Setting, String> {
     Ok(Setting {
         machine,
         topology,
+        map: map_of(config)?,
         mode,
         faults: Faults::none(),
         patience: patience(JOBS_PATIENCE)?,
@@ -169,6 +214,7 @@ pub(super) fn unusable(reason: impl Into<String>) -> FabricError {
 
 /// Whether the model can be used as it was chosen.
 pub(super) fn check_choice(config: &FabricConfig) -> Result<(), FabricError> {
+    check_map(config, None).map_err(|reason| FabricError::Map { reason })?;
     check_faults(config, None).map_err(|reason| FabricError::Faults { reason })?;
     check(config).map_err(unusable)
 }

@@ -262,6 +262,7 @@ fn run_with(mode: Mode, machine: &Machine, faults: &Faults, further: u32) -> Vec
     let setting = Setting {
         machine: machine.clone(),
         topology: None,
+        map: crate::map::Map::default(),
         mode,
         faults: faults.clone(),
         patience: None,

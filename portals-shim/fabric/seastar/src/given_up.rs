@@ -131,6 +131,7 @@ fn judge(mode: Mode, ranks: u32, faults: Faults, dies: bool) -> (u32, u32) {
         // It gives up soon, and hears soon of nodes that fail.
         machine: super::tests::impatient(10, 40, 20),
         topology: None,
+        map: crate::map::Map::default(),
         mode,
         faults,
         patience: None,

@@ -43,6 +43,7 @@ mod kernel;
 mod line;
 mod local;
 mod lost;
+mod map;
 mod memory;
 mod process;
 mod proto;
@@ -72,8 +73,8 @@ use start::Address;
 use std::os::fd::OwnedFd;
 
 pub use choice::{
-    EXECUTABLE_VARIABLE, MpiLayer, SILENT_RANK, SIMULATION_COMMAND, check, check_faults,
-    is_machine_file, machine, mpi_layer,
+    EXECUTABLE_VARIABLE, MpiLayer, SILENT_RANK, SIMULATION_COMMAND, check, check_faults, check_map,
+    is_machine_file, is_map_file, machine, mpi_layer,
 };
 use choice::{check_choice, setting, unusable};
 pub use endpoint::open_endpoint;
@@ -182,6 +183,7 @@ pub fn in_threads_with(
     let setting = Setting {
         machine,
         topology: None,
+        map: crate::map::Map::default(),
         mode,
         faults: Faults::none(),
         patience: None,

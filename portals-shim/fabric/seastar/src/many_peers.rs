@@ -28,6 +28,7 @@ fn setting(machine: Machine, mode: Mode) -> Setting {
     Setting {
         machine,
         topology: None,
+        map: crate::map::Map::default(),
         mode,
         faults: Faults::none(),
         patience: None,

@@ -45,6 +45,7 @@ use super::grid;
 mod trace;
 
 use super::kernel::{HandlerStep, Kernel};
+use super::map::Map;
 use super::memory::NodeMemory;
 use super::ssnal::KERNEL_MEMORY;
 use super::usermem::UserMemory;
@@ -70,6 +71,8 @@ pub(super) struct Setting {
     pub(super) machine: Machine,
     /// Its grid; the smallest torus that holds the nodes, when none is chosen.
     pub(super) topology: Option<Topology>,
+    /// Which rank sits on which place of the grid.
+    pub(super) map: Map,
     pub(super) mode: Mode,
     /// What goes wrong; times are those of the world, which has booted first.
     pub(super) faults: Faults,
@@ -309,6 +312,7 @@ impl Sim {
         let Setting {
             machine,
             topology,
+            map,
             mode,
             faults,
             patience,
@@ -324,6 +328,8 @@ impl Sim {
                 places: topology.nodes(),
             });
         }
+        let on: Vec<usize> = places.iter().map(|p| p.0).collect();
+        let topology = map.apply(&topology, &on).map_err(SimError::Setting)?;
         let mut members: Vec<Vec<usize>> = vec![Vec::new(); count];
         let mut users: Vec<Vec<Box<dyn UserMemory>>> = (0..count).map(|_| Vec::new()).collect();
         for (rank, (node, _)) in places.iter().enumerate() {

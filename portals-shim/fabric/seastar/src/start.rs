@@ -245,6 +245,7 @@ pub(super) fn found(
     let (listener, ours, theirs) = make().map_err(no_socket)?;
     let exe = executable()?;
     let grid = config.topology.iter().flat_map(|t| ["--topology", t]);
+    let map = config.map.iter().flat_map(|m| ["--map", m]);
     let set = config.set.iter().flat_map(|s| ["--set", s]);
     let faults = config.faults.iter().flat_map(|f| ["--faults", f]);
     let seed = config.fault_seed.iter().flat_map(|s| ["--fault-seed", s]);
@@ -258,6 +259,7 @@ pub(super) fn found(
         .args(["--machine", &config.machine, "--mode", config.mode.name()])
         .args(set)
         .args(grid)
+        .args(map)
         .args(faults)
         .args(seed)
         .stdin(Stdio::from(theirs))

@@ -33,6 +33,7 @@ fn ranks_on<R: Send>(
     let setting = Setting {
         machine,
         topology: None,
+        map: crate::map::Map::default(),
         mode,
         faults: nic_model::Faults::none(),
         patience: None,
