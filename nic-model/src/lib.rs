@@ -77,7 +77,7 @@ pub mod trace;
 mod transfer;
 mod world;
 
-pub use faults::{Fault, FaultRates, Faults, FaultsError};
+pub use faults::{Fault, FaultRates, Faults, FaultsError, LinkRates};
 pub use firmware::{Firmware, FirmwareContext};
 pub use host::{HostFault, HostMemories, HostMemory, RegisterIo};
 pub use network::{Fidelity, LinkStats, NetworkStats};

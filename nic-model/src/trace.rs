@@ -180,6 +180,8 @@ pub enum What<'a> {
         header: PacketHeader,
         /// Flits, the header's included.
         flits: u64,
+        /// How long it kept the link busy.
+        busy: SimDuration,
     },
     /// A packet came out of the network.
     Packet {
@@ -458,13 +460,17 @@ impl Trace {
                     .filter(|_| node.0 != header.source())
                     .and_then(|last| Some((last, link_between(topology, last, node)?)));
                 if let Some((last, port)) = step {
-                    let hop = active.hop;
-                    let from = SimTime(time.0.saturating_sub(hop.0));
+                    let flits = flits(length);
+                    let busy = network.occupancy(last, port, flits);
+                    // A slow link has held the head back.
+                    let late = busy.as_ps().saturating_sub((active.flit * flits).as_ps());
+                    let from = SimTime(time.0.saturating_sub(active.hop.0 + late));
                     let what = What::Hop {
                         port,
                         from,
                         header,
-                        flits: flits(length),
+                        flits,
+                        busy,
                     };
                     active.put(time, last, what);
                 }
@@ -479,6 +485,7 @@ impl Trace {
                     from: SimTime(time.0.saturating_sub(busy.0)),
                     header: of.header,
                     flits: flits(length),
+                    busy,
                 };
                 active.put(time, node, hop);
                 let what = What::Packet {

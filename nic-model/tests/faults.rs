@@ -364,3 +364,165 @@ fn a_recorder_is_told_of_lost_packets_and_retries() {
     watched(Fidelity::Packet);
     watched(Fidelity::Message);
 }
+
+fn slow(percent: u32, until: SimTime) -> Faults {
+    Faults::none().with(Fault::SlowLink {
+        node: NodeId(2),
+        port: Port::XMinus,
+        from: SimTime::ZERO,
+        until,
+        percent,
+    })
+}
+
+/// When the header of a message without payload came.
+fn header_time(faults: Faults, (source, destination): (u16, u16)) -> SimTime {
+    let world = run(row(), faults, &[(source, destination, 0)]);
+    let seen = &world.firmware(NodeId(destination)).unwrap().seen;
+    let header = |of: &&(SimTime, Seen)| matches!(of.1, Seen::Header { .. });
+    seen.iter().find(header).unwrap().0
+}
+
+#[test]
+fn a_slow_link_costs_a_packet_the_longer_time_of_its_flits() {
+    // A header packet: one flit of the network's header and 64 bytes of the message's.
+    let packet = Machine::named("xt4").unwrap().flit_wire_time() * 9;
+    let late = |faults: Faults, pair| {
+        let sound = header_time(Faults::none(), pair);
+        header_time(faults, pair).since(sound)
+    };
+    // In both directions of the link between nodes 1 and 2, and nowhere else.
+    for pair in [(0, 3), (3, 0), (1, 2)] {
+        assert_eq!(late(slow(25, SimTime::NEVER), pair), packet * 3, "{pair:?}");
+        assert_eq!(late(slow(50, SimTime::NEVER), pair), packet, "{pair:?}");
+        assert_eq!(late(slow(100, SimTime::NEVER), pair).as_ps(), 0);
+    }
+    for pair in [(0, 1), (1, 0), (2, 3)] {
+        assert_eq!(late(slow(25, SimTime::NEVER), pair).as_ps(), 0, "{pair:?}");
+    }
+    // It is over before the packet comes.
+    let short = SimTime(1_000);
+    assert_eq!(late(slow(25, short), (0, 3)).as_ps(), 0);
+    // Of two faults the worse counts.
+    let both = slow(25, SimTime::NEVER).with(Fault::SlowLink {
+        node: NodeId(1),
+        port: Port::XPlus,
+        from: SimTime::ZERO,
+        until: SimTime::NEVER,
+        percent: 50,
+    });
+    assert_eq!(late(both, (0, 3)), packet * 3);
+}
+
+#[test]
+fn a_long_message_has_the_rate_of_its_slowest_link_packet_by_packet_and_in_units() {
+    let machine = Machine::named("xt4").unwrap();
+    for fidelity in [Fidelity::Packet, Fidelity::Message] {
+        let options = Options {
+            fidelity,
+            faults: slow(10, SimTime::NEVER),
+        };
+        let mut world = World::with_options(machine.clone(), row(), options, |node, _| Notes {
+            to_send: vec![(NodeId(3), 1 << 20); usize::from(node.0 == 0)],
+            ..Notes::default()
+        })
+        .unwrap();
+        let doorbell = mailbox::address(0, mailbox::COMMAND_WRITE);
+        let mut registers = world.registers(NodeId(0), SimTime::ZERO);
+        registers.write32(doorbell, 1);
+        while world.step(&mut Memory).is_some() {}
+        let link = world.link(NodeId(1), Port::XPlus).unwrap();
+        // Nine flits for each 64 bytes, and for the header packet.
+        assert_eq!(link.flits, 9 * 16_385, "{fidelity:?}");
+        let busy = machine.flit_wire_time() * link.flits * 10;
+        assert_eq!(link.busy, busy, "{fidelity:?}");
+        let fast = world.link(NodeId(0), Port::XPlus).unwrap();
+        assert_eq!(fast.busy * 10, busy, "{fidelity:?}");
+        let took = last_time(&world, 3).as_ns();
+        assert!(took > busy.as_ns(), "{fidelity:?}: {took} ns");
+        // The rest of the way, and the host's.
+        assert!(took < busy.as_ns() + 10_000, "{fidelity:?}: {took} ns");
+    }
+}
+
+#[test]
+fn a_recorder_sees_a_slow_link_busy_from_when_a_head_left() {
+    use nic_model::trace::{Record, Sink, What};
+    use std::sync::{Arc, Mutex};
+
+    type Hops = Arc<Mutex<Vec<(SimTime, nic_model::SimDuration)>>>;
+    struct Hopper(Hops);
+    impl Sink for Hopper {
+        fn record(&mut self, record: &Record<'_>) {
+            if let What::Hop {
+                from, busy, port, ..
+            } = record.what
+                && (record.node, port) == (NodeId(1), Port::XPlus)
+            {
+                self.0.lock().unwrap().push((from, busy));
+            }
+        }
+
+        fn finish(&mut self) -> Result<(), String> {
+            Ok(())
+        }
+    }
+    let hops = |faults: Faults| {
+        let options = Options {
+            fidelity: Fidelity::Packet,
+            faults,
+        };
+        let machine = Machine::named("xt4").unwrap();
+        let mut world = World::with_options(machine, row(), options, |node, _| Notes {
+            to_send: vec![(NodeId(3), 0); usize::from(node.0 == 0)],
+            ..Notes::default()
+        })
+        .unwrap();
+        let hops = Hops::default();
+        world.trace_to(Box::new(Hopper(Arc::clone(&hops))));
+        let doorbell = mailbox::address(0, mailbox::COMMAND_WRITE);
+        let mut registers = world.registers(NodeId(0), SimTime::ZERO);
+        registers.write32(doorbell, 1);
+        while world.step(&mut Memory).is_some() {}
+        let hops = hops.lock().unwrap();
+        assert_eq!(hops.len(), 1);
+        hops[0]
+    };
+    let (sound, slow) = (hops(Faults::none()), hops(slow(20, SimTime::NEVER)));
+    assert_eq!(slow.0, sound.0);
+    assert_eq!(slow.1, sound.1 * 5);
+}
+
+#[test]
+fn a_link_with_rates_of_its_own_fails_as_if_all_had_them_and_the_others_do_not() {
+    let rates = FaultRates {
+        link_bit_errors: 20_000_000,
+        ..FaultRates::default()
+    };
+    let message = [(0, 3, 1 << 20)];
+    let text = "seed = 2\n[[link_rates]]\nnode = 2\nport = \"x-\"\nlink_bit_errors = 20_000_000\n";
+    let one = run(row(), Faults::from_toml(text).unwrap(), &message);
+    let all = run(row(), Faults::seeded(2).with_rates(rates), &message);
+    let retries =
+        |world: &World<Notes>, node| world.link(NodeId(node), Port::XPlus).unwrap().crc_retries;
+    assert!(retries(&one, 1) > 50, "{}", retries(&one, 1));
+    assert_eq!(retries(&one, 1), retries(&all, 1));
+    assert_eq!((retries(&one, 0), retries(&one, 2)), (0, 0));
+    assert!(retries(&all, 0) > 0 && retries(&all, 2) > 0);
+    // A link that says 0 is sound on a machine whose others are not.
+    let sound = Fault::LinkRates {
+        node: NodeId(1),
+        port: Port::XPlus,
+        rates: nic_model::LinkRates {
+            link_bit_errors: Some(0),
+            ..nic_model::LinkRates::default()
+        },
+    };
+    let but_one = run(
+        row(),
+        Faults::seeded(2).with_rates(rates).with(sound),
+        &message,
+    );
+    assert_eq!(retries(&but_one, 1), 0);
+    assert_eq!(retries(&but_one, 0), retries(&all, 0));
+}

@@ -31,8 +31,14 @@ impl Faults {
                     edge(from);
                     edge(until);
                 }
+                Fault::SlowLink { from, until, .. } => {
+                    edge(from);
+                    edge(until);
+                }
                 Fault::StalledHost { from, .. } => edge(from),
-                Fault::LostPacket { .. } | Fault::CorruptedPacket { .. } => {}
+                Fault::LinkRates { .. }
+                | Fault::LostPacket { .. }
+                | Fault::CorruptedPacket { .. } => {}
             }
         }
         edges.sort_by_key(|edge| edge.at);
@@ -77,12 +83,17 @@ impl Fabric {
                 let percent = self.faults.dma_percent(node, at).max(1);
                 self.chips[node.index()].faults.dma_slower = 10_000 / percent - 100;
             }
+            Fault::SlowLink { node, port, .. } => {
+                let topology = &self.network.topology;
+                let percent = self.faults.link_percent(topology, node, port, at);
+                self.network.slow_link(node, port, percent);
+            }
             Fault::StalledHost { node, .. } => {
                 let resumes = self.faults.host_resumes(node, at);
                 let stalled = &mut self.chips[node.index()].faults.host_stalled;
                 *stalled = resumes.max(*stalled);
             }
-            Fault::LostPacket { .. } | Fault::CorruptedPacket { .. } => {}
+            Fault::LinkRates { .. } | Fault::LostPacket { .. } | Fault::CorruptedPacket { .. } => {}
         }
         self.network.settle(&mut self.queue, at);
     }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Fault, FaultRates, Faults, FaultsError, check_values};
+use super::{Fault, FaultRates, Faults, FaultsError, LinkRates, check_values};
 use crate::time::SimTime;
 use crate::topology::{NodeId, Port};
 
@@ -20,6 +20,10 @@ struct File {
     dead_node: Vec<Spanned<DeadNode>>,
     #[serde(default)]
     slow_dma: Vec<Spanned<SlowDma>>,
+    #[serde(default)]
+    slow_link: Vec<Spanned<SlowLink>>,
+    #[serde(default)]
+    link_rates: Vec<Spanned<OneLink>>,
     #[serde(default)]
     stalled_host: Vec<Spanned<StalledHost>>,
     #[serde(default)]
@@ -63,6 +67,27 @@ struct SlowDma {
     from_ns: u64,
     until_ns: u64,
     percent: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SlowLink {
+    node: u16,
+    port: String,
+    #[serde(default)]
+    from_ns: u64,
+    until_ns: Option<u64>,
+    percent: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneLink {
+    node: u16,
+    port: String,
+    link_bit_errors: Option<u64>,
+    lost_packets: Option<u64>,
+    corrupted_packets: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -190,6 +215,27 @@ impl Faults {
                 from: time("from_ns", entry.from_ns)?,
                 until: time("until_ns", entry.until_ns)?,
                 percent: entry.percent,
+            })
+        })?;
+        reader.add(file.slow_link, |entry| {
+            let until = entry.until_ns.map(|ns| time("until_ns", ns)).transpose()?;
+            Ok(Fault::SlowLink {
+                node: NodeId(entry.node),
+                port: link(&entry.port)?,
+                from: time("from_ns", entry.from_ns)?,
+                until: until.unwrap_or(SimTime::NEVER),
+                percent: entry.percent,
+            })
+        })?;
+        reader.add(file.link_rates, |entry| {
+            Ok(Fault::LinkRates {
+                node: NodeId(entry.node),
+                port: link(&entry.port)?,
+                rates: LinkRates {
+                    link_bit_errors: entry.link_bit_errors,
+                    lost_packets: entry.lost_packets,
+                    corrupted_packets: entry.corrupted_packets,
+                },
             })
         })?;
         reader.add(file.stalled_host, |entry| {

@@ -29,6 +29,18 @@
 //! from_ns = 10_000
 //! until_ns = 30_000
 //!
+//! [[slow_link]]              # the cable, both directions
+//! node = 0
+//! port = "y+"
+//! from_ns = 0                # 0 unless said
+//! until_ns = 50_000          # the end of the run unless said
+//! percent = 25               # of the normal rate
+//!
+//! [[link_rates]]             # the cable, both directions, in place of [rates]
+//! node = 6
+//! port = "z-"
+//! link_bit_errors = 1_000_000
+//!
 //! [[lost_packet]]            # the packet of this number, from 0, of all from source to destination
 //! source = 0
 //! destination = 1
@@ -117,6 +129,28 @@ pub enum Fault {
         /// Of the normal rate.
         percent: u32,
     },
+    /// Both directions of a link carry their flits more slowly.
+    SlowLink {
+        /// A node at one end.
+        node: NodeId,
+        /// The link.
+        port: Port,
+        /// First instant.
+        from: SimTime,
+        /// First instant after; [`SimTime::NEVER`]: to the end.
+        until: SimTime,
+        /// Of the normal rate.
+        percent: u32,
+    },
+    /// Both directions of a link have rates of their own, in the whole run.
+    LinkRates {
+        /// A node at one end.
+        node: NodeId,
+        /// The link.
+        port: Port,
+        /// The rates.
+        rates: LinkRates,
+    },
     /// The host of a node executes nothing.
     StalledHost {
         /// The node.
@@ -165,6 +199,33 @@ impl FaultRates {
 
     pub(crate) fn any(&self) -> bool {
         *self != Self::default()
+    }
+}
+
+/// Rates of one link. What is not said is as on the other links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkRates {
+    /// See [`FaultRates::link_bit_errors`].
+    pub link_bit_errors: Option<u64>,
+    /// See [`FaultRates::lost_packets`].
+    pub lost_packets: Option<u64>,
+    /// See [`FaultRates::corrupted_packets`].
+    pub corrupted_packets: Option<u64>,
+}
+
+impl LinkRates {
+    /// The link's rates on a machine whose others have `base`.
+    pub(crate) fn over(self, base: FaultRates) -> FaultRates {
+        let Self {
+            link_bit_errors,
+            lost_packets,
+            corrupted_packets,
+        } = self;
+        FaultRates {
+            link_bit_errors: link_bit_errors.unwrap_or(base.link_bit_errors),
+            lost_packets: lost_packets.unwrap_or(base.lost_packets),
+            corrupted_packets: corrupted_packets.unwrap_or(base.corrupted_packets),
+        }
     }
 }
 
@@ -251,26 +312,35 @@ impl Faults {
     }
 
     fn check_rates(&self) -> Result<(), FaultsError> {
-        let FaultRates {
-            link_bit_errors,
-            lost_packets,
-            corrupted_packets,
-        } = self.rates;
-        for (key, value, max) in [
-            (
-                "link_bit_errors",
-                link_bit_errors,
-                FaultRates::MAX_BIT_ERRORS,
-            ),
-            ("lost_packets", lost_packets, FaultRates::PACKETS),
-            ("corrupted_packets", corrupted_packets, FaultRates::PACKETS),
-        ] {
-            if value > max {
-                let what = format!("rates.{key} = {value}, want 0 to {max}");
-                return Err(FaultsError::Value { line: None, what });
-            }
-        }
-        Ok(())
+        check_rates("rates", self.rates).map_err(|what| FaultsError::Value { line: None, what })
+    }
+
+    /// Percent of its normal rate at which the link `port` of `node` runs at `now`; 100 unless a fault of either of its ends
+    /// says less. Of several faults the worst counts.
+    pub(crate) fn link_percent(
+        &self,
+        topology: &Topology,
+        node: NodeId,
+        port: Port,
+        now: SimTime,
+    ) -> u32 {
+        let ends = [
+            (node, port),
+            (topology.neighbour(node, port), port.opposite()),
+        ];
+        self.script()
+            .filter_map(|&fault| match fault {
+                Fault::SlowLink {
+                    node,
+                    port,
+                    from,
+                    until,
+                    percent,
+                } if ends.contains(&(node, port)) && from <= now && now < until => Some(percent),
+                _ => None,
+            })
+            .min()
+            .unwrap_or(100)
     }
 
     /// Percent of their normal rate at which the DMA engines of `node` run at `now`; 100 unless a
@@ -333,15 +403,51 @@ impl Faults {
     }
 }
 
+/// Looks whether rates are possible; `key` is the table that has them.
+fn check_rates(key: &str, rates: FaultRates) -> Result<(), String> {
+    let FaultRates {
+        link_bit_errors,
+        lost_packets,
+        corrupted_packets,
+    } = rates;
+    for (rate, value, max) in [
+        (
+            "link_bit_errors",
+            link_bit_errors,
+            FaultRates::MAX_BIT_ERRORS,
+        ),
+        ("lost_packets", lost_packets, FaultRates::PACKETS),
+        ("corrupted_packets", corrupted_packets, FaultRates::PACKETS),
+    ] {
+        if value > max {
+            return Err(format!("{key}.{rate} = {value}, want 0 to {max}"));
+        }
+    }
+    Ok(())
+}
+
 fn check_values(fault: Fault) -> Result<(), String> {
     match fault {
         Fault::DeadLink {
             port: Port::Node, ..
+        }
+        | Fault::SlowLink {
+            port: Port::Node, ..
+        }
+        | Fault::LinkRates {
+            port: Port::Node, ..
         } => Err("port = \"node\" is not a link, want x+ to z-".to_owned()),
-        Fault::SlowDma { percent, .. } if !(1..=100).contains(&percent) => {
+        Fault::SlowDma { percent, .. } | Fault::SlowLink { percent, .. }
+            if !(1..=100).contains(&percent) =>
+        {
             Err(format!("percent = {percent}, want 1 to 100"))
         }
-        Fault::SlowDma { from, until, .. } | Fault::StalledHost { from, until, .. }
+        Fault::LinkRates { rates, .. } => {
+            check_rates("link_rates", rates.over(FaultRates::default()))
+        }
+        Fault::SlowDma { from, until, .. }
+        | Fault::SlowLink { from, until, .. }
+        | Fault::StalledHost { from, until, .. }
             if from >= until =>
         {
             Err(format!(
@@ -362,7 +468,9 @@ fn check_places(fault: Fault, topology: &Topology) -> Result<(), String> {
         }
     };
     match fault {
-        Fault::DeadLink { node, port, .. } => {
+        Fault::DeadLink { node, port, .. }
+        | Fault::SlowLink { node, port, .. }
+        | Fault::LinkRates { node, port, .. } => {
             exists(node)?;
             if topology.has_link(node, port) {
                 Ok(())
@@ -396,6 +504,8 @@ impl Fault {
             Self::DeadLink { node, .. } => (node, "dead link"),
             Self::DeadNode { node, .. } => (node, "dead node"),
             Self::SlowDma { node, .. } => (node, "slow dma"),
+            Self::SlowLink { node, .. } => (node, "slow link"),
+            Self::LinkRates { node, .. } => (node, "link rates"),
             Self::StalledHost { node, .. } => (node, "stalled host"),
             Self::LostPacket { .. } => (NodeId(0), "lost packet"),
             Self::CorruptedPacket { .. } => (NodeId(0), "corrupted packet"),

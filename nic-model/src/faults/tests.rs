@@ -35,6 +35,16 @@ until_ns = 40_000
 source = 0
 destination = 1
 packet = 17
+
+[[slow_link]]
+node = 0
+port = "y+"
+percent = 75
+
+[[link_rates]]
+node = 6
+port = "z-"
+lost_packets = 9
 "#;
 
 #[test]
@@ -59,7 +69,15 @@ fn a_file_says_what_a_program_can_build() {
     assert_eq!(file.seed(), built.seed());
     assert_eq!(file.rates(), built.rates());
     assert!(file.script().zip(built.script()).all(|(a, b)| a == b));
-    assert_eq!(file.script().count(), 6);
+    assert_eq!(file.script().count(), 8);
+    let whole_run = Fault::SlowLink {
+        node: NodeId(0),
+        port: Port::YPlus,
+        from: SimTime::ZERO,
+        until: SimTime::NEVER,
+        percent: 75,
+    };
+    assert!(file.script().any(|fault| *fault == whole_run));
     file.check(&Topology::torus([2, 2, 2]).unwrap()).unwrap();
 }
 
@@ -73,6 +91,22 @@ fn windows_hold_from_their_first_instant_until_their_last() {
     assert_eq!(faults.host_resumes(NodeId(2), at(9_999)), at(9_999));
     assert_eq!(faults.host_resumes(NodeId(2), at(10_000)), at(40_000));
     assert_eq!(faults.host_resumes(NodeId(2), at(40_000)), at(40_000));
+    let slow = |percent, from, until| Fault::SlowLink {
+        node: NodeId(0),
+        port: Port::XPlus,
+        from: at(from),
+        until: at(until),
+        percent,
+    };
+    let ring = Topology::torus([4, 1, 1]).unwrap();
+    let faults_of_link = Faults::none().with(slow(50, 10, 30)).with(slow(25, 20, 40));
+    let percents = [9, 10, 20, 30, 40].map(|ns| {
+        let of = |node, port| faults_of_link.link_percent(&ring, NodeId(node), port, at(ns));
+        assert_eq!(of(0, Port::XPlus), of(1, Port::XMinus));
+        assert_eq!(of(1, Port::XPlus), 100);
+        of(0, Port::XPlus)
+    });
+    assert_eq!(percents, [100, 50, 25, 25, 100]);
     assert!(!faults.is_dead(NodeId(5), at(19_999)));
     assert!(faults.is_dead(NodeId(5), at(20_000)));
 }
@@ -101,6 +135,26 @@ fn nonsense_is_refused_with_line_and_reason() {
             "fault file line 3: rates.link_bit_errors = 900000000, want 0 to 500000000",
         ),
         ("packet = 17", "pocket = 17", "line 35"),
+        (
+            "percent = 75",
+            "percent = 101",
+            "fault file line 37: percent = 101, want 1 to 100",
+        ),
+        (
+            "percent = 75",
+            "percent = 75\nuntil_ns = 0",
+            "fault file line 37: until 0.000 ns is not after from 0.000 ns: the window is empty",
+        ),
+        (
+            "port = \"y+\"",
+            "port = \"node\"",
+            "fault file line 37: port = \"node\", want x+",
+        ),
+        (
+            "lost_packets = 9",
+            "lost_packets = 1000000001",
+            "fault file line 42: link_rates.lost_packets = 1000000001, want 0 to 1000000000",
+        ),
         ("node = 5", "node = -5", "line 12"),
         ("at_ns = 12_000", "at_ns = 1.5", "line 9"),
     ] {

@@ -87,9 +87,7 @@ impl Network {
         }
         if self.link_faults.any {
             let packets = length.div_ceil(PACKET_PAYLOAD).max(1) as u16;
-            let flits = self.slots[index as usize].flits;
-            let passage = self.link_faults.pass(link, counter, flits, packets);
-            let delay = self.note(index, link, passage, first);
+            let delay = self.fail(index, link, (counter, packets), all, first);
             at += delay;
             self.outputs[link].free_at += delay;
         }

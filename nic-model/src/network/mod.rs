@@ -258,7 +258,7 @@ impl Network {
             outputs: Output::all(&costs, nodes),
             routers,
             routes: Routes::new(&topology),
-            link_faults: LinkFaults::new(faults),
+            link_faults: LinkFaults::new(faults, &topology),
             marked: marked.map(|&fault| Marked { fault, seen: 0 }).collect(),
             freed: Vec::new(),
             stats: NetworkStats::default(),
@@ -268,6 +268,19 @@ impl Network {
             costs,
             topology,
         })
+    }
+
+    /// From now on both directions of a link run at so many percent of the normal rate.
+    pub(crate) fn slow_link(&mut self, node: NodeId, port: Port, percent: u32) {
+        self.link_faults
+            .slow_down(&self.topology, node, port, percent);
+    }
+
+    /// How long a packet of so many flits keeps a link busy, as that is now.
+    pub(crate) fn occupancy(&self, node: NodeId, port: Port, flits: u64) -> SimDuration {
+        let time = self.costs.flit * flits;
+        let link = node.index() * PORTS + port.index();
+        time + self.link_faults.stretch(link, time)
     }
 
     /// From now on incidents are kept until they are taken.

@@ -486,8 +486,7 @@ impl Network {
         slot.input = input;
         let mut at = now + self.costs.hop + self.costs.wire;
         if self.link_faults.any {
-            let passage = self.link_faults.pass(link, counter, flits, 1);
-            let delay = self.note(packet, link, passage, time);
+            let delay = self.fail(packet, link, (counter, 1), time, time);
             at += delay;
             self.outputs[link].free_at += delay;
         }
@@ -499,8 +498,29 @@ impl Network {
         queue.push(at, event);
     }
 
+    /// Lets happen what goes wrong with a packet on a link; how much longer it takes.
+    ///
+    /// `all` is its time on the link at the normal rate, `first` what is sent again of it at once. A slow link holds the head
+    /// back for as long as its tail comes late: routers behind it send at the normal rate, and never wait for flits.
+    pub(super) fn fail(
+        &mut self,
+        packet: u32,
+        link: usize,
+        (counter, packets): (u64, u16),
+        all: SimDuration,
+        first: SimDuration,
+    ) -> SimDuration {
+        let flits = self.slots[packet as usize].flits;
+        let passage = self.link_faults.pass(link, counter, flits, packets);
+        let late = self.link_faults.stretch(link, all);
+        let again = self.link_faults.stretch(link, first);
+        let retries = u64::from(passage.retries);
+        self.link_faults.add_stretched(link, late + again * retries);
+        late + self.note(packet, link, passage, first + again)
+    }
+
     /// Counts what happened to a packet on a link, and lets it happen; the delay of its retries.
-    pub(super) fn note(
+    fn note(
         &mut self,
         packet: u32,
         link: usize,

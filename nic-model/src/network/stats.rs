@@ -70,12 +70,13 @@ impl Network {
         {
             return None;
         }
-        let output = &self.outputs[node.index() * PORTS + port.index()];
+        let link = node.index() * PORTS + port.index();
+        let output = &self.outputs[link];
         let Output { packets, flits, .. } = *output;
         Some(LinkStats {
             packets,
             flits,
-            busy: self.costs.flit * flits,
+            busy: self.costs.flit * flits + self.link_faults.stretched(link),
             crc_retries: output.retries,
             high_water: self.high_water(output, port),
             waiting: self.waiting(node, port.index()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use super::{Output, Record, Scene, Sink, What};
+use super::{Output, Record, Sink, What};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::Port;
 
@@ -11,28 +11,27 @@ use crate::topology::Port;
 struct Use {
     packets: u64,
     flits: u64,
+    busy: SimDuration,
     first: Option<SimTime>,
     last: SimTime,
 }
 
 /// Writes a table of what each link and node port has carried.
 ///
-/// A link is busy while flits are on it: flits × the time of a flit. Its utilisation is that over
+/// A link is busy while flits are on it: flits × the time of a flit, longer on a slow link. Its utilisation is that over
 /// the time from the first to the last record of the world.
 #[derive(Debug)]
 pub struct LinkTable<W> {
     out: Output<W>,
-    flit: SimDuration,
     uses: BTreeMap<(u16, u8), Use>,
     span: Option<(SimTime, SimTime)>,
 }
 
 impl<W: Write> LinkTable<W> {
     /// Writes to `to` at the end.
-    pub fn new(to: W, scene: &Scene) -> Self {
+    pub fn new(to: W) -> Self {
         Self {
             out: Output::new(to),
-            flit: scene.flit,
             uses: BTreeMap::new(),
             span: None,
         }
@@ -45,12 +44,17 @@ impl<W: Write + Send> Sink for LinkTable<W> {
         *first = (*first).min(record.time);
         *last = (*last).max(record.time);
         if let What::Hop {
-            port, from, flits, ..
+            port,
+            from,
+            flits,
+            busy,
+            ..
         } = record.what
         {
             let used = self.uses.entry((record.node.0, port as u8)).or_default();
             used.packets += 1;
             used.flits += flits;
+            used.busy += busy;
             used.first.get_or_insert(from);
             used.last = record.time;
         }
@@ -66,7 +70,7 @@ impl<W: Write + Send> Sink for LinkTable<W> {
         );
         self.out.write(head.as_bytes());
         for (&(node, port), used) in &self.uses {
-            let busy = self.flit.0.saturating_mul(used.flits);
+            let busy = used.busy.0;
             let permille = u128::from(busy) * 1000 / u128::from(span);
             let name = Port::from_index(port.into()).name();
             let line = format!(

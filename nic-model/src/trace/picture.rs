@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use super::{Output, Record, Scene, Sink, What};
-use crate::time::{SimDuration, SimTime};
+use crate::time::SimTime;
 use crate::topology::{NodeId, Port};
 
 /// Columns; what happens within one is added up.
@@ -51,7 +51,6 @@ pub struct Picture<W> {
     out: Output<W>,
     title: String,
     nodes: usize,
-    flit: SimDuration,
     start: SimTime,
     end: SimTime,
     /// Whether the columns are fixed.
@@ -79,7 +78,6 @@ impl<W: Write> Picture<W> {
             out: Output::new(to),
             title: title.to_owned(),
             nodes,
-            flit: scene.flit,
             start,
             end,
             fixed: window.is_some(),
@@ -336,9 +334,9 @@ impl<W: Write + Send> Sink for Picture<W> {
                 source, sequence, ..
             } => self.arrow((source.0, node.0, sequence), time),
             What::Hop {
-                port, from, flits, ..
+                port, from, busy, ..
             } if port != Port::Node => {
-                self.add(node, LINKS + port as usize, from, from + self.flit * flits);
+                self.add(node, LINKS + port as usize, from, from + busy);
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use super::{Output, Record, Scene, Sink, What, command_name};
-use crate::time::{SimDuration, SimTime};
+use crate::time::SimTime;
 use crate::topology::{NodeId, Port};
 
 /// Rows of a node, in the order they are shown; those of its ranks stand above.
@@ -54,7 +54,6 @@ struct Lanes {
 pub struct Timeline<W> {
     out: Output<W>,
     packets: bool,
-    flit: SimDuration,
     /// Ranks by node, in the order of their first calls.
     ranks: BTreeMap<u16, Vec<u32>>,
     /// Rows by node and number.
@@ -71,7 +70,6 @@ impl<W: Write> Timeline<W> {
         let mut timeline = Self {
             out: Output::new(to),
             packets,
-            flit: scene.flit,
             ranks: BTreeMap::new(),
             rows: BTreeMap::new(),
             used: vec![SimTime::ZERO; 7 * scene.topology.nodes()],
@@ -410,6 +408,7 @@ impl<W: Write + Send> Sink for Timeline<W> {
                 from,
                 header,
                 flits,
+                busy,
             } => {
                 let name = format!("{} to {}", header.source(), header.destination());
                 let sequence = header.sequence();
@@ -418,7 +417,7 @@ impl<W: Write + Send> Sink for Timeline<W> {
                     return;
                 };
                 let from = from.max(*used);
-                *used = from + self.flit * flits;
+                *used = from + busy;
                 let slice = (from, *used);
                 self.slice(
                     (node, Row::Links as u32 + port as u32),

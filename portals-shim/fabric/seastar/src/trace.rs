@@ -115,7 +115,7 @@ fn recorders(scene: &Scene) -> Vec<Box<dyn Sink>> {
         sinks.push(Box::new(Capture::new(file)));
     }
     if let Some(file) = create(LINKS_VARIABLE) {
-        sinks.push(Box::new(LinkTable::new(file, scene)));
+        sinks.push(Box::new(LinkTable::new(file)));
     }
     if let Some(file) = create(SVG_VARIABLE) {
         let text = std::env::var(WINDOW_VARIABLE).unwrap_or_default();
