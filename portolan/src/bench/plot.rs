@@ -196,7 +196,7 @@ pub(crate) struct Frame {
     pub(crate) y: &'static str,
     /// After a value.
     pub(crate) unit: &'static str,
-    /// The values along the first axis are sizes, and not those of a parameter.
+    /// The values along the first axis are sizes, and not those of a parameter, whose effect may be small.
     sizes: bool,
 }
 
@@ -242,6 +242,15 @@ impl Frame {
         }
     }
 
+    /// Labels along the second axis: more of them where a parameter changes little.
+    fn y_labels(&self, ends: (f64, f64)) -> Vec<f64> {
+        let finer = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
+        match labels(10, ends) {
+            few if !self.sizes && few.len() < 3 => labels_by(&finer, 10, ends),
+            round => round,
+        }
+    }
+
     fn label(&self, x: f64) -> String {
         match self.sizes {
             true => sizes::show(x.round() as u64),
@@ -257,15 +266,15 @@ fn caption_height(caption: &str) -> f64 {
     (room / (0.43 * caption.chars().count() as f64)).min(17.0)
 }
 
-/// The values of an axis: from a little below the least to a little above the greatest, at least a factor of 4, so that a single
+/// The values of an axis: from a little below the least to a little above the greatest, at least such a factor, so that a single
 /// point stands in the middle of something.
-fn range(values: impl Iterator<Item = f64>, margin: f64) -> (f64, f64) {
+fn range(values: impl Iterator<Item = f64>, margin: f64, factor: f64) -> (f64, f64) {
     let fold = |(l, h): (f64, f64), v: f64| (l.min(v), h.max(v));
     let (low, high) = values.fold((f64::MAX, 0.0), fold);
     if low > high {
-        return (1.0, 4.0);
+        return (1.0, factor);
     }
-    let margin = margin.max((4.0 * low / high).sqrt());
+    let margin = margin.max((factor * low / high).sqrt());
     (low / margin, high * margin)
 }
 
@@ -273,6 +282,11 @@ fn range(values: impl Iterator<Item = f64>, margin: f64) -> (f64, f64) {
 /// where they would be too many.
 fn labels(base: u32, (from, to): (f64, f64)) -> Vec<f64> {
     let factors: &[f64] = if base == 2 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    labels_by(factors, base, (from, to))
+}
+
+/// The same of these multiples of powers of `base`.
+fn labels_by(factors: &[f64], base: u32, (from, to): (f64, f64)) -> Vec<f64> {
     let first = from.log(base.into()).floor() as i32;
     let last = to.log(base.into()).ceil() as i32;
     let inside = |v: &f64| (from * 0.999..=to * 1.001).contains(v);
@@ -338,14 +352,15 @@ fn draw_on(
     let least = all().map(|p| p.x).filter(|x| *x > 0.0).reduce(f64::min);
     let zero = least.unwrap_or(1.0) / 2.0;
     let place = |x: f64| if x > 0.0 { x } else { zero };
-    let (left, right) = range(all().map(|p| place(p.x)), 1.0);
+    let (left, right) = range(all().map(|p| place(p.x)), 1.0, 4.0);
     let mut x_labels = frame.labels(all().map(|p| p.x).filter(|x| *x > 0.0), (left, right));
     let with_zero = all().any(|p| p.x <= 0.0);
     if with_zero {
         x_labels.retain(|x| *x > zero);
         x_labels.insert(0, zero);
     }
-    let (bottom, top) = range(all().flat_map(ends), 1.25);
+    let (margin, factor) = if frame.sizes { (1.25, 4.0) } else { (1.1, 2.0) };
+    let (bottom, top) = range(all().flat_map(ends), margin, factor);
     let names = ROW * (series.len() as u32 + 1) + 40;
     let area = SVGBackend::with_string(svg, (SIZE.0, SIZE.1 + names)).into_drawing_area();
     area.fill(&WHITE)?;
@@ -378,7 +393,7 @@ fn draw_on(
         .y_label_area_size(72)
         .build_cartesian_2d(
             x_axis.with_key_points(x_labels),
-            y_axis.with_key_points(labels(10, (bottom, top))),
+            y_axis.with_key_points(frame.y_labels((bottom, top))),
         )?;
     chart
         .configure_mesh()

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{Frame, Point, Record, Series, picture, point};
-use crate::bench::Name;
+use super::{Frame, Point, Record, Series, picture, point, sizes};
+use crate::bench::{Axis, Name};
 
 /// Results of a point of the grid, with the value of each parameter.
 pub(crate) type Results<'a> = (Vec<f64>, &'a Record);
@@ -23,6 +23,16 @@ pub(crate) fn draw(
     let several = results.iter().any(|(_, r)| Some(r.point()) != first);
     let along = along.filter(|_| !several);
     let mut frame = Frame::of(name);
+    if let (Some(point), Some(_)) = (first, along) {
+        let of = match name.axis() {
+            Axis::Nothing => String::new(),
+            Axis::Bytes | Axis::WorkingSet => format!(", {} bytes", sizes::show(point)),
+            Axis::Entries => format!(", {point} entries"),
+            Axis::Operations => format!(", {point} in flight"),
+            Axis::Threads => format!(", {point} threads"),
+        };
+        frame.caption += &of;
+    }
     let machine = results.iter().find_map(|(_, r)| r.machine.as_ref());
     if let Some(machine) = machine {
         frame.caption = format!("{}, {machine} (simulated)", frame.caption);
@@ -117,7 +127,9 @@ mod tests {
         ] {
             assert!(words.contains(&word), "{word}: {words:?}");
         }
-        assert!(svg.contains("xt4 (simulated)"), "{svg}");
+        // 0.9 µs, with labels of less than a factor of 2 around it.
+        assert!(words.contains(&"0.8") && words.contains(&"1"), "{words:?}");
+        assert!(svg.contains(", 8 bytes, xt4 (simulated)"), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 4);
     }
 
