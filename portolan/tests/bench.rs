@@ -256,6 +256,12 @@ fn a_map_puts_a_pair_further_apart_and_each_hop_costs_what_the_machine_says() {
     let far = median(&format!("--map {}", file("far", "0\n4 0 0\n")));
     // Three more routers and wires, of 50 ns and 5 ns.
     assert!((far - near - 3.0 * 0.055).abs() < 1e-9, "{near} {far}");
+    let drawn = lines(&success(&format!("{line} --map random:7")));
+    assert_eq!(drawn[0]["map"], "random:7");
+    assert_eq!(lines(&success(line))[0].get("map"), None);
+    let table = line.replace("--json -", "--map blocked:2");
+    let table = success(&table);
+    assert!(table.contains("(generic, xt4, map blocked:2)"), "{table}");
     let near = median("--mode accelerated");
     let offloaded = median(&format!(
         "--mode accelerated --map {}",

@@ -62,6 +62,9 @@ pub(crate) struct Record {
     /// Parameters of that machine that were set, with commas between them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) set: Option<String>,
+    /// Which rank sat on which place of its grid, where that was said: `random:7`, or a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) map: Option<String>,
     /// What a library above Portals computes for each message, on both sides together, µs; part of
     /// the times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,6 +103,8 @@ pub(crate) struct Setting {
     pub(crate) machine: Option<String>,
     /// Parameters of it that were set.
     pub(crate) set: Option<String>,
+    /// The map of its ranks that was said.
+    pub(crate) map: Option<String>,
     pub(crate) software: Software,
 }
 
@@ -138,6 +143,7 @@ impl Record {
             threads: (name.axis() == Axis::Threads).then_some(point),
             machine: setting.machine.clone(),
             set: setting.set.clone(),
+            map: setting.map.clone(),
             software_us: (name.has_software() && setting.software != Software::default())
                 .then_some((setting.software.send + setting.software.receive) as f64 / 1e3),
             conduit: None,
@@ -257,6 +263,8 @@ impl Record {
         let Self { fabric, mode, .. } = self;
         let set = self.set.as_ref();
         let set = set.map_or_else(String::new, |set| format!(", {set}"));
+        let map = self.map.as_ref();
+        let map = map.map_or_else(String::new, |map| format!(", map {map}"));
         let standing = if self.clock == "virtual" {
             "modelled"
         } else {
@@ -270,7 +278,7 @@ impl Record {
             Some("rendezvous") => "rendezvous, ",
             _ => "",
         };
-        format!("{conduit}{pinning}{fabric} ({mode}{set}), {standing}")
+        format!("{conduit}{pinning}{fabric} ({mode}{set}{map}), {standing}")
     }
 
     /// The place on the axis of its measurement.
@@ -314,6 +322,7 @@ mod tests {
             clock: ClockKind::Virtual,
             machine: None,
             set: None,
+            map: None,
             software: Software::default(),
         };
         Record::new(

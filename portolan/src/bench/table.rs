@@ -159,7 +159,9 @@ fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
 fn head(r: &Record) -> String {
     let set = r.set.as_ref().map(|set| format!(" with {set}"));
     let set = set.unwrap_or_default();
-    let machine = r.machine.as_ref().map(|m| format!(", {m}{set}"));
+    let map = r.map.as_ref().map(|map| format!(", map {map}"));
+    let map = map.unwrap_or_default();
+    let machine = r.machine.as_ref().map(|m| format!(", {m}{set}{map}"));
     let software = r
         .software_us
         .map(|us| format!(", {us:.2} us of software above Portals"));
@@ -216,6 +218,7 @@ mod tests {
             threads: None,
             machine: None,
             set: None,
+            map: None,
             software_us: None,
             conduit: None,
             working_set: None,

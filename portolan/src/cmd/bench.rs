@@ -500,6 +500,7 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
         clock: rank.clock(),
         machine: modelled.then(|| config.machine.clone()),
         set: (modelled && !config.set.is_empty()).then(|| config.set.join(", ")),
+        map: config.map.clone().filter(|_| modelled),
         software,
     };
     let mut records = Vec::new();

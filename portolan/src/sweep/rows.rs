@@ -20,7 +20,7 @@ pub(crate) struct Row {
 }
 
 /// Columns of CSV behind those of parameters, in order.
-const COLUMNS: [&str; 28] = [
+const COLUMNS: [&str; 29] = [
     "bench",
     "conduit",
     "pinning",
@@ -44,6 +44,7 @@ const COLUMNS: [&str; 28] = [
     "mode",
     "machine",
     "set",
+    "map",
     "ranks",
     "clock",
     "software_us",
@@ -154,7 +155,7 @@ mod tests {
     fn full() -> Row {
         let text = r#"{"bench":"random-put","fabric":"seastar","mode":"generic","ranks":2,"bytes":8,"iters":9,
             "clock":"virtual","unit":"us","min":1.5,"median":2.5,"p99":9,"max":9,"q1":2,"q3":3,"depth":1,"in_flight":2,
-            "threads":3,"machine":"xt4","set":"a.b=1, c.d=2","software_us":0.22,"conduit":"portals","working_set":4096,
+            "threads":3,"machine":"xt4","set":"a.b=1, c.d=2","map":"random:7","software_us":0.22,"conduit":"portals","working_set":4096,
             "pinning":"whole","hits":0.5,"bound":1,"bound_by":"the link",
             "origin":{"portolan":"0.1","command":"portolan sweep \"x\""}}"#;
         Row {
@@ -202,9 +203,9 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert!(lines[0].starts_with("a.b,c.d,bench,conduit,pinning,bytes,depth,"));
         assert!(lines[1].starts_with("1,0.25,random-put,portals,whole,8,1,2,3,4096,us,1.5,2.0,"));
-        assert!(
-            lines[1].contains(",\"a.b=1, c.d=2\",2,virtual,0.22,0.1,\"portolan sweep \"\"x\"\"\"")
-        );
+        assert!(lines[1].contains(
+            ",\"a.b=1, c.d=2\",random:7,2,virtual,0.22,0.1,\"portolan sweep \"\"x\"\"\""
+        ));
         assert!(lines[2].starts_with("1,0.25,random-put,portals,whole,8,,2,"));
         let mut few = full();
         few.record.hits = None;

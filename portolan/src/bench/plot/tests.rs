@@ -15,6 +15,7 @@ pub(super) fn record(name: Name, point: u64, times: &[u64]) -> Record {
         clock: ClockKind::Wall,
         machine: None,
         set: None,
+        map: None,
         software: Software::default(),
     };
     let measured = Measured {
