@@ -1,9 +1,12 @@
 //! `portolan bench`: measures a fabric between ranks of this very program.
 
+mod launched;
+mod outputs;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,19 +15,20 @@ use portals_shim::fabric::{self, FabricConfig, FabricError, FabricKind};
 use portals_shim::handover::{self, Handover};
 use portals_shim::job::Job;
 use portals_shim::nal::seastar;
+use portals_shim::with_causes;
 
 use crate::bench::{
     Above, Axis, BenchError, Curve, Model, Name, Pinning, Rank, Record, Setting, Software, Which,
-    parse_size, read_records, show_size, table, write_plots, write_records,
+    parse_size, read_records, show_size, table, write_records,
 };
 use crate::cli::FabricArgs;
 use crate::cmd::asked::{Asked, AskedParser, list};
 use crate::cmd::numbers::whole;
-use crate::cmd::output::{self, OutputFile};
 use crate::cmd::run::RANKS_MAX;
 use crate::cmd::{failed, say};
 use crate::error::CmdError;
 use crate::run::{JobSpec, launch};
+use outputs::Outputs;
 
 /// What to measure, for a rank.
 #[derive(Debug, Clone, Args)]
@@ -109,7 +113,7 @@ pub(crate) struct Options {
           help_heading = None::<&'static str>)]
     asked: Vec<Asked>,
     /// Number of ranks, of which 0 and 1 measure; -np too
-    #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 2, value_parser = whole(2..=RANKS_MAX))]
+    #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = Self::RANKS, value_parser = whole(2..=RANKS_MAX))]
     ranks: u32,
     /// Run the jobs so often, by turns
     ///
@@ -278,6 +282,9 @@ impl Plan {
 }
 
 impl Options {
+    /// Ranks of a job of its own.
+    const RANKS: u32 = 2;
+
     /// What was asked for; none where that is the list of what there is.
     fn plan(&self) -> Result<Option<Plan>, CmdError> {
         let has = |what: Asked| self.asked.contains(&what);
@@ -363,32 +370,40 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         return Ok(0);
     };
     options.fabric.check()?;
-    let to_stdout = options.json.as_deref() == Some(Path::new("-"));
-    let file = options.json.as_deref().filter(|_| !to_stdout);
-    let file = file.map(OutputFile::open).transpose()?;
-    if let Some(path) = &options.plot {
-        output::folder(path)?;
+    if let Some(job) = launched::job()? {
+        return run_launched(job, options, &plan);
     }
-    let others = options.others()?;
+    let outputs = Outputs::open(options)?;
     let measured = options.measured("portolan bench", &plan, &options.fabric)?;
-    let mut records = match measured {
-        Ok(records) => records,
+    match measured {
+        Ok(records) => outputs.report(options, &plan, &options.fabric.config(), records)?,
         Err(status) => return Ok(status),
-    };
-    let curves = published(&options.fabric.config());
-    if to_stdout {
-        write_records(&records, io::stdout().lock()).map_err(failed("write standard output"))?;
-    } else {
-        print_tables(&plan.names, &records, &curves)?;
-        if let Some(file) = file {
-            file.write(|to| write_records(&records, to))?;
-        }
     }
-    if let Some(folder) = &options.plot {
-        records.extend(others);
-        for file in write_plots(&records, &curves, folder).map_err(CmdError::Failed)? {
-            eprintln!("{}", file.display());
+    Ok(0)
+}
+
+/// Measures as one rank of a job that a launcher has started. What is wrong in every rank is said by rank 0, which ends the job.
+fn run_launched(job: Job, options: &Options, plan: &Plan) -> Result<u8, CmdError> {
+    let first = job.rank() == 0;
+    let end = |error: CmdError| -> ! { job.abort(error.status().into(), &with_causes(&error)) };
+    let plan = match launched::plan(&job, options, plan) {
+        Ok(plan) => plan,
+        Err(error) if first => end(error),
+        Err(error) => {
+            // Ended there by rank 0, or by the launcher that finds it gone.
+            let _ = job.fence();
+            return Ok(error.status());
         }
+    };
+    let outputs = match first.then(|| Outputs::open(options)).transpose() {
+        Ok(outputs) => outputs,
+        // The others would wait for this one.
+        Err(error) => end(error),
+    };
+    let config = launched::fabric(&job, options)?;
+    let records = launched::measured(job, &plan, &config)?;
+    if let Some(outputs) = outputs {
+        outputs.report(options, &plan, &config, records)?;
     }
     Ok(0)
 }
@@ -476,26 +491,47 @@ pub(crate) fn published(fabric: &FabricConfig) -> Vec<Curve> {
 
 /// One rank of a measurement, started by [`measure`].
 pub(crate) fn rank(options: &RankOptions) -> Result<u8, CmdError> {
-    measure_as_rank(options).map_err(|error| match error {
-        BenchError::Fabric(error) => CmdError::Fabric(error),
-        error => CmdError::Failed(format!("bench: {}", portals_shim::with_causes(&error))),
-    })?;
+    measure_as_rank(options).map_err(failed_bench)?;
     Ok(0)
+}
+
+fn failed_bench(error: BenchError) -> CmdError {
+    match error {
+        BenchError::Fabric(error) => CmdError::Fabric(error),
+        error => CmdError::Failed(format!("bench: {}", with_causes(&error))),
+    }
 }
 
 fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
     let job = Job::from_env()?;
     let config = fabric::resolve(&job, &FabricConfig::from_env()?)?;
-    let opened = fabric::open(&job, &config)?;
-    let work = options.plan.work();
+    let first = job.rank() == 0;
+    let (rank, records) = measure_in(job, &options.plan, &config)?;
+    if first {
+        let path = options.out.display().to_string();
+        handover::create(&options.out)
+            .and_then(|file| write_records(&records, file))
+            .map_err(|source| BenchError::Write { path, source })?;
+    }
+    rank.close()
+}
+
+/// Measures a plan as one rank of a job, which is still to be left; rank 0 has the results.
+fn measure_in(
+    job: Job,
+    plan: &Plan,
+    config: &FabricConfig,
+) -> Result<(Rank, Vec<Record>), BenchError> {
+    let opened = fabric::open(&job, config)?;
+    let work = plan.work();
     let (first, ranks) = (job.rank() == 0, job.size());
     let progress = progress(first, work.len());
-    let software = options.plan.how.software.software(&config)?;
-    let mut rank = Rank::new(job, &opened, options.plan.above()?, software)?;
+    let software = plan.how.software.software(config)?;
+    let mut rank = Rank::new(job, &opened, plan.above()?, software)?;
     let modelled = config.kind() == FabricKind::Seastar;
     let setting = Setting {
         fabric: config.kind().name().to_owned(),
-        mode: mode(&config).to_owned(),
+        mode: mode(config).to_owned(),
         ranks,
         clock: rank.clock(),
         machine: modelled.then(|| config.machine.clone()),
@@ -506,21 +542,15 @@ fn measure_as_rank(options: &RankOptions) -> Result<(), BenchError> {
     let mut records = Vec::new();
     for (name, point, which) in work {
         progress.set_message(format!("{name} {}", show_size(point)));
-        let measured = rank.measure(name, point, which, options.plan.how.iters)?;
+        let measured = rank.measure(name, point, which, plan.how.iters)?;
         let record = Record::new(&setting, name, point, &measured);
-        let pinning = options.plan.how.pinning.first().copied();
+        let pinning = plan.how.pinning.first().copied();
         let told = |record: Record| record.of_conduit(name, which).of_pinning(name, pinning);
         records.extend(record.map(told));
         progress.inc(1);
     }
     progress.finish_and_clear();
-    if first {
-        let path = options.out.display().to_string();
-        handover::create(&options.out)
-            .and_then(|file| write_records(&records, file))
-            .map_err(|source| BenchError::Write { path, source })?;
-    }
-    rank.close()
+    Ok((rank, records))
 }
 
 /// How the fabric works, for the reader of a result.
