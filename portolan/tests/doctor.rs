@@ -47,13 +47,19 @@ fn a_fabric_on_which_a_job_fails_is_bad_with_what_the_job_said() {
     assert!(found["fix"].as_str().unwrap().contains("--fabric shm"));
 }
 
-#[test]
-fn a_launcher_whose_ranks_do_not_meet_is_told_with_what_it_said() {
+/// A folder with a launcher of this name, which is a script.
+fn folder_with(name: &str, script: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let launcher = folder.path().join("mpirun");
-    std::fs::write(&launcher, "#!/bin/sh\necho no such job >&2\nexit 7\n").unwrap();
+    let launcher = folder.path().join(name);
+    std::fs::write(&launcher, script).unwrap();
     let all = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
     std::fs::set_permissions(&launcher, all).unwrap();
+    folder
+}
+
+#[test]
+fn a_launcher_whose_ranks_do_not_meet_is_told_with_what_it_said() {
+    let folder = folder_with("mpirun", "#!/bin/sh\necho no such job >&2\nexit 7\n");
     let (findings, status) = doctor(folder.path().to_str().unwrap(), &[], &[]);
     assert_eq!(status, Some(0), "{findings:?}");
     let found = findings
@@ -63,4 +69,21 @@ fn a_launcher_whose_ranks_do_not_meet_is_told_with_what_it_said() {
     assert_eq!(found["verdict"], "warning");
     assert_eq!(found["said"], "exit status: 7: no such job");
     assert!(found["fix"].as_str().unwrap().contains("portolan run"));
+}
+
+/// As with Slurm whose MpiDefault is none.
+#[test]
+fn a_launcher_whose_ranks_meet_if_it_is_told_how_is_told_with_that() {
+    let script = "#!/bin/sh\ncase \"$*\" in\n*--mpi=pmi2*) shift 4; exec \"$1\" run -n 2 -- \"$@\" ;;\n\
+                  *) echo alone >&2; exit 1 ;;\nesac\n";
+    let folder = folder_with("srun", script);
+    let (findings, status) = doctor(folder.path().to_str().unwrap(), &[], &[]);
+    assert_eq!(status, Some(0), "{findings:?}");
+    let found = findings.iter().find(|f| f["what"] == "launcher srun");
+    let found = found.unwrap();
+    assert_eq!(found["verdict"], "warning");
+    let said = found["said"].as_str().unwrap();
+    assert!(said.ends_with("with --mpi=pmi2 and not without"), "{said}");
+    let fix = found["fix"].as_str().unwrap();
+    assert!(fix.contains("MpiDefault=pmi2"), "{fix}");
 }

@@ -113,10 +113,11 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut launchers = 0;
-    for (name, words) in trial::LAUNCHERS {
-        if let Some(file) = info::program(name, &path) {
+    for one in trial::LAUNCHERS {
+        if let Some(file) = info::program(one.name, &path) {
             launchers += 1;
-            tell(launcher(name, trial.launch(&file, words, &own)))?;
+            let tries = |choice: Option<&str>| trial.launch(&one, &file, choice, &own);
+            tell(launcher(one.name, one.choices, tries))?;
         }
     }
     if launchers == 0 {
@@ -180,11 +181,21 @@ fn locked_memory(locked: Option<Option<u64>>) -> Finding {
     }
 }
 
-fn launcher(name: &str, tried: Tried) -> Finding {
+/// A launcher as it is, or with the first of its choices by which ranks meet.
+fn launcher(name: &str, choices: &[&str], tries: impl Fn(Option<&str>) -> Tried) -> Finding {
     let what = format!("launcher {name}");
-    match tried {
-        Ok(()) => Finding::new(what, Verdict::Good, "started two ranks, which met"),
-        Err(said) => Finding::new(what, Verdict::Warning, said)
+    let Err(said) = tries(None) else {
+        return Finding::new(what, Verdict::Good, "started two ranks, which met");
+    };
+    match choices.iter().find(|choice| tries(Some(choice)).is_ok()) {
+        Some(choice) => {
+            let said = format!("started two ranks, which met, with {choice} and not without");
+            let default = choice.trim_start_matches("--mpi=");
+            Finding::new(what, Verdict::Warning, said).fix(format!(
+                "`{name} {choice}`, or MpiDefault={default} in slurm.conf"
+            ))
+        }
+        None => Finding::new(what, Verdict::Warning, said)
             .fix("`portolan run` needs no other launcher; see Starting a job in the book"),
     }
 }

@@ -12,11 +12,32 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// Launchers, and the words by which each starts two ranks.
-pub(super) const LAUNCHERS: [(&str, &[&str]); 3] = [
-    ("mpiexec.hydra", &["-n", "2"]),
-    ("mpirun", &["-n", "2"]),
-    ("srun", &["-n", "2", "--overlap"]),
+/// A launcher, and how it starts two ranks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Launcher {
+    pub(super) name: &'static str,
+    words: &'static [&'static str],
+    /// Words that name what it speaks with ranks, where that is a choice, the better one first.
+    pub(super) choices: &'static [&'static str],
+}
+
+pub(super) const LAUNCHERS: [Launcher; 3] = [
+    Launcher {
+        name: "mpiexec.hydra",
+        words: &["-n", "2"],
+        choices: &[],
+    },
+    Launcher {
+        name: "mpirun",
+        words: &["-n", "2"],
+        choices: &[],
+    },
+    // Which of them it takes by itself is MpiDefault of slurm.conf: often none, and then ranks cannot meet.
+    Launcher {
+        name: "srun",
+        words: &["-n", "2", "--overlap"],
+        choices: &["--mpi=pmi2", "--mpi=pmix"],
+    },
 ];
 
 /// How trials are made.
@@ -54,10 +75,17 @@ impl Trial {
         self.output(&mut command).map(drop)
     }
 
-    /// Two ranks started by a launcher, which exchange what they have to say.
-    pub(super) fn launch(self, launcher: &Path, words: &[&str], own: &Path) -> Tried {
-        let mut command = Command::new(launcher);
-        command.args(words).arg(own).arg("probe");
+    /// Two ranks started by a launcher, which exchange what they have to say; `choice` is one of its choices, if any.
+    pub(super) fn launch(
+        self,
+        launcher: &Launcher,
+        file: &Path,
+        choice: Option<&str>,
+        own: &Path,
+    ) -> Tried {
+        let mut command = Command::new(file);
+        command.args(launcher.words).args(choice);
+        command.arg(own).arg("probe");
         let said = self.output(&mut command)?;
         for rank in 0..2 {
             let line = format!("rank {rank} of 2: ok");
@@ -203,7 +231,7 @@ mod tests {
         // Who is started with other words says nothing.
         let says = |lines: &str| {
             let words = format!("[ \"$*\" = '-n 2 /own/portolan probe' ] && printf '{lines}'");
-            trial.launch(&script(folder.path(), &words), &["-n", "2"], own)
+            trial.launch(&LAUNCHERS[0], &script(folder.path(), &words), None, own)
         };
         assert_eq!(says("rank 1 of 2: ok\\nrank 0 of 2: ok\\n"), Ok(()));
         let alone = says("rank 0 of 1: ok\\nrank 0 of 1: ok\\n").unwrap_err();
