@@ -99,7 +99,7 @@ pub(crate) struct ModelArgs {
     /// of x first.
     #[arg(long, env = "PORTOLAN_TOPOLOGY", value_name = "GRID")]
     pub(crate) topology: Option<String>,
-    /// Place of each rank on the grid: linear, blocked[:N], random:SEED or a file
+    /// Place of each rank on the grid: linear, blocked:N, random:SEED or a file
     ///
     /// linear fills rows of x first. blocked:N fills cubes of N places a side, one after another; N is 2 if it is not said.
     /// random:SEED draws the places. FILE has a line for each rank: the number of its place, or x y z. Ranks of a node
