@@ -480,3 +480,54 @@ fn tables_and_results_are_handed_over_without_a_file_of_a_name() {
         assert!(text.contains(word), "{line}: {text}");
     }
 }
+
+#[test]
+fn nodes_are_where_the_map_puts_them_and_a_slow_link_is_busy_for_longer() {
+    let folder = Folder::new();
+    let (places, faults) = (folder.file("places"), folder.file("slow.toml"));
+    fs::write(&places, "0\n4\n").unwrap();
+    let link = "[[slow_link]]\nnode = 0\nport = \"x+\"\npercent = 10\n";
+    fs::write(&faults, link).unwrap();
+    let traced = |options: &str| {
+        let line = format!(
+            "trace -n 2 --topology 8x1x1 {options} --links --out {} -- {}",
+            folder.file("t"),
+            program(&folder)
+        );
+        let links = success(&line);
+        let text = String::from_utf8(folder.read("t")).unwrap();
+        (text, links)
+    };
+    let (near, sound) = traced("");
+    assert!(near.contains("\"node 1 (1, 0, 0)\""));
+    let (far, _) = traced(&format!("--map {places}"));
+    assert!(far.contains("\"node 0 (0, 0, 0)\"") && far.contains("\"node 1 (4, 0, 0)\""));
+    // Bytes and time in use of the link from rank 0 to rank 1.
+    let of = |links: &str| {
+        let cells = |line: &str| {
+            line.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let mut rows = links.lines().map(cells);
+        let row = rows.find(|c| c.len() > 5 && c[0] == "0" && c[1] == "x+");
+        let row = row.unwrap();
+        let micros = row[4].replace('.', "");
+        (
+            row[3].parse::<u64>().unwrap(),
+            micros.parse::<u64>().unwrap(),
+        )
+    };
+    let (_, slow) = traced(&format!("--faults {faults}"));
+    let ((sound_bytes, sound_ns), (slow_bytes, slow_ns)) = (of(&sound), of(&slow));
+    // A flit has 8 bytes and takes 3 ns, 30 on the slow link.
+    assert_eq!(sound_ns, sound_bytes / 8 * 3);
+    assert_eq!(slow_ns, slow_bytes / 8 * 30);
+    let output = portolan(&format!("simulate --places 3 --map {places}"));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(
+        errors.contains("places for 2 ranks, and the job has 3"),
+        "{errors}"
+    );
+}

@@ -82,14 +82,12 @@ impl Map {
 
     /// The grid with the nodes at their places; `nodes` has the node of each rank. It must hold them.
     pub(super) fn apply(&self, grid: &Topology, nodes: &[usize]) -> Result<Topology, String> {
-        let mut places = match self {
+        let places = match self {
             Self::Linear => return Ok(grid.clone()),
             Self::Blocked(side) => grid.blocked_places(*side),
             Self::Random(seed) => grid.shuffled_places(*seed),
             Self::File(lines) => lines.of_nodes(grid, nodes)?,
         };
-        let count = nodes.iter().map(|node| node + 1).max().unwrap_or(0);
-        places.truncate(count);
         grid.placed(&places).map_err(|error| error.to_string())
     }
 }
@@ -256,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_place_the_nodes_of_the_job_alone() {
+    fn rules_place_the_nodes_of_the_job() {
         let grid = Topology::torus([4, 4, 1]).unwrap();
         let at = |map: Map, n: u16| {
             map.apply(&grid, &[0, 1, 2, 3])
