@@ -78,36 +78,57 @@ impl Wishes {
     };
 }
 
+const PER_NODE: &str = "GASNET_PORTAL_CRED_PER_NODE";
+const BANKED: &str = "GASNET_PORTAL_BANKED_CREDITS";
+const SPACE: &str = "GASNET_PORTAL_AMRECV_SPACE";
+
 /// The environment asks for credits that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
     /// Less than one message needs.
     #[error(
-        "{per_node} credits for each of {peers} peers; a full message needs {MIN_CREDITS}: \
-         raise GASNET_PORTAL_CRED_PER_NODE or GASNET_PORTAL_AMRECV_SPACE"
+        "{variable}={value} lends each of {peers} peers {per_node} credits, and a full message needs \
+         {MIN_CREDITS}: the least value is {least}"
     )]
     TooFew {
+        /// The variable that says so.
+        variable: &'static str,
+        /// Its value.
+        value: u64,
         /// Credits that a peer would have.
         per_node: u64,
         /// Peers.
         peers: u64,
+        /// The least value of the variable in this job.
+        least: u64,
     },
     /// The space does not hold the credits.
     #[error(
-        "GASNET_PORTAL_AMRECV_SPACE holds {held} credits of 256 bytes, and {wanted} were asked for"
+        "GASNET_PORTAL_AMRECV_SPACE={space} holds {held} credits of 256 bytes, and {wanted} were asked for: \
+         the least value is {least}"
     )]
     Space {
+        /// The space, bytes.
+        space: u64,
         /// Credits that the space holds.
         held: u64,
         /// Credits asked for with `GASNET_PORTAL_CRED_PER_NODE` or `GASNET_PORTAL_BANKED_CREDITS`.
         wanted: u64,
+        /// The least space, bytes.
+        least: u64,
     },
     /// More request buffers than can be.
-    #[error("{credits} credits need more request buffers than a job can have")]
+    #[error(
+        "{variable}={value} needs more request buffers than a job can have: the most is {most}"
+    )]
     TooMany {
-        /// Credits asked for.
-        credits: u64,
+        /// The variable that says so.
+        variable: &'static str,
+        /// Its value.
+        value: u64,
+        /// The largest value of the variable in this job.
+        most: u64,
     },
 }
 
@@ -126,7 +147,7 @@ pub(crate) struct Plan {
     pub(crate) bank: u64,
     /// Request buffers.
     pub(crate) buffers: u32,
-    /// Events of the queue of requests; with flow control also the credits of a rank.
+    /// Events of the queue of requests; with flow control at least the credits of a rank.
     pub(crate) events: u64,
 }
 
@@ -150,37 +171,40 @@ impl Plan {
             return Ok(alone);
         }
         if !wishes.flow_control {
-            let buffers = wishes.space.unwrap_or(0) / BUFFER_BYTES as u64 + 1;
+            let buffers = unguarded_buffers(nodes, peers, wishes.space)?;
             return Ok(Self {
-                buffers: count(buffers, buffers)?,
-                events: 500 + buffers * BUFFER_CREDITS,
+                buffers,
+                events: 500 + u64::from(buffers) * BUFFER_CREDITS,
                 ..alone
             });
         }
-        let (per_node, banked) = wanted(nodes, peers, &wishes)?;
-        if per_node < u64::from(MIN_CREDITS) {
-            return Err(PlanError::TooFew { per_node, peers });
-        }
-        let per_node = per_node.min(u64::from(u16::MAX));
+        let Wanted {
+            per_node,
+            banked,
+            exact,
+        } = wanted(nodes, peers, &wishes)?;
         let want = peers * per_node + banked;
         let counted = want.div_ceil(BUFFER_CREDITS);
+        let buffers = u32::try_from(counted + SPARE_BUFFERS)
+            .ok()
+            .filter(|_| counted <= MOST_BUFFERS)
+            .ok_or_else(|| too_many(peers * per_node, &wishes))?;
         let total = counted * BUFFER_CREDITS;
-        let buffers = count(counted + SPARE_BUFFERS, want)?;
         // What whole buffers hold beyond the wish is banked, or lent as evenly as it goes.
-        let (lent, one_more) = if wishes.dynamic {
-            (per_node, 0)
-        } else {
-            match total / peers {
-                n if n < u64::from(u16::MAX) => (n, total % peers),
-                _ => (u64::from(u16::MAX), 0),
-            }
+        let (lent, one_more, bank) = match (exact, wishes.dynamic) {
+            (true, _) => (per_node, 0, banked),
+            (false, true) => (per_node, 0, total - per_node * peers),
+            (false, false) => match total / peers {
+                n if n < u64::from(u16::MAX) => (n, total % peers, 0),
+                _ => (u64::from(u16::MAX), 0, total - u64::from(u16::MAX) * peers),
+            },
         };
         Ok(Self {
             flow_control: true,
             dynamic: wishes.dynamic,
             per_node: u16::try_from(lent).unwrap_or(u16::MAX),
             one_more: u32::try_from(one_more).unwrap_or(0),
-            bank: total - lent * peers - one_more,
+            bank,
             buffers,
             events: total,
         })
@@ -200,41 +224,129 @@ impl Plan {
     }
 }
 
-fn count(buffers: u64, credits: u64) -> Result<u32, PlanError> {
-    u32::try_from(buffers.min(MOST_BUFFERS + 1))
+/// Request buffers where no credits guard them: those of the table's credits, unless the space is given.
+fn unguarded_buffers(nodes: u32, peers: u64, space: Option<u64>) -> Result<u32, PlanError> {
+    let (per_node, banked) = table(u64::from(nodes));
+    let space = space.unwrap_or((peers * per_node + banked) * CREDIT_BYTES as u64);
+    let buffers = space / BUFFER_BYTES as u64 + 1;
+    u32::try_from(buffers)
         .ok()
         .filter(|n| u64::from(*n) <= MOST_BUFFERS)
-        .ok_or(PlanError::TooMany { credits })
+        .ok_or(PlanError::TooMany {
+            variable: SPACE,
+            value: space,
+            most: MOST_BUFFERS * BUFFER_BYTES as u64 - 1,
+        })
 }
 
-/// Credits of each peer and of the bank, before buffers are rounded up.
-fn wanted(nodes: u32, peers: u64, w: &Wishes) -> Result<(u64, u64), PlanError> {
+/// The refusal of a bank, or a space, that needs more than [`MOST_BUFFERS`].
+fn too_many(lent: u64, w: &Wishes) -> PlanError {
+    let credits = MOST_BUFFERS * BUFFER_CREDITS;
+    match (w.banked, w.space) {
+        (Some(value), _) if w.dynamic => PlanError::TooMany {
+            variable: BANKED,
+            value,
+            most: credits.saturating_sub(lent),
+        },
+        (_, space) => PlanError::TooMany {
+            variable: SPACE,
+            value: space.unwrap_or(0),
+            most: credits * CREDIT_BYTES as u64,
+        },
+    }
+}
+
+/// Credits before request buffers are rounded up.
+struct Wanted {
+    per_node: u64,
+    banked: u64,
+    /// All that is asked for is given, so that no more is lent or banked: a sweep of numbers has the numbers that it says.
+    exact: bool,
+}
+
+fn wanted(nodes: u32, peers: u64, w: &Wishes) -> Result<Wanted, PlanError> {
     let (per_node, banked) = table(u64::from(nodes));
-    let held = w.space.map(|s| s / CREDIT_BYTES as u64);
     let least = u64::from(MIN_CREDITS);
-    let fits = |held: u64, wanted: u64| {
-        held.checked_sub(wanted)
-            .ok_or(PlanError::Space { held, wanted })
+    let given = match (w.per_node, w.banked, w.space) {
+        (Some(value), ..) if value < least => {
+            return Err(PlanError::TooFew {
+                variable: PER_NODE,
+                value,
+                per_node: value,
+                peers,
+                least,
+            });
+        }
+        (c, b, s) => (
+            // More than any buffers back is refused later; here it only must not overflow.
+            c.map(|c| c.min(u64::from(u16::MAX))),
+            b.map(|b| b.min(u64::from(u32::MAX) << 16)),
+            s,
+        ),
     };
-    // More than any buffers back is refused later; here it only must not overflow.
-    let c = w.per_node.map(|c| c.min(u64::from(u16::MAX)));
-    let b = w.banked.map(|b| b.min(u64::from(u32::MAX) << 16));
+    let rounded = |per_node, banked| Wanted {
+        per_node,
+        banked,
+        exact: false,
+    };
+    let exact = |per_node, banked| Wanted {
+        per_node,
+        banked,
+        exact: true,
+    };
     if !w.dynamic {
-        return Ok(match (c, held) {
-            (Some(c), _) => (c, 0),
-            (None, Some(held)) => ((held / peers).max(least), 0),
-            (None, None) => (per_node + banked / peers, banked % peers),
+        return Ok(match given {
+            (Some(c), ..) => exact(c, 0),
+            (None, _, Some(space)) => rounded(lent_evenly(space, 0, peers).max(least), 0),
+            (None, _, None) => rounded(per_node + banked / peers, banked % peers),
         });
     }
-    Ok(match (c, b, held) {
-        (Some(c), Some(b), _) => (c, b),
-        (Some(c), None, Some(held)) => (c, fits(held, c * peers)?),
-        (Some(c), None, None) => (c, banked),
-        (None, Some(b), Some(held)) => (fits(held, b)? / peers, b),
-        (None, Some(b), None) => (per_node, b),
-        (None, None, Some(held)) => (held / peers, 0),
-        (None, None, None) => (per_node, banked),
+    Ok(match given {
+        (Some(c), Some(b), _) => exact(c, b),
+        (Some(c), None, Some(space)) => rounded(c, left(space, c * peers, c * peers)?),
+        (Some(c), None, None) => rounded(c, banked),
+        (None, Some(b), Some(space)) => {
+            left(space, b, b + least * peers)?;
+            rounded(enough(space, b, peers)?, b)
+        }
+        (None, Some(b), None) => rounded(per_node, b),
+        (None, None, Some(space)) => rounded(enough(space, 0, peers)?, 0),
+        (None, None, None) => rounded(per_node, banked),
     })
+}
+
+/// Credits that are left of a space beside `taken`; a space that works holds `least`.
+fn left(space: u64, taken: u64, least: u64) -> Result<u64, PlanError> {
+    let bytes = CREDIT_BYTES as u64;
+    let held = space / bytes;
+    held.checked_sub(taken).ok_or(PlanError::Space {
+        space,
+        held,
+        wanted: taken,
+        least: least.saturating_mul(bytes),
+    })
+}
+
+/// Credits of each peer when a space beside a bank is lent evenly.
+fn lent_evenly(space: u64, banked: u64, peers: u64) -> u64 {
+    let held = space / CREDIT_BYTES as u64;
+    (held.saturating_sub(banked) / peers).min(u64::from(u16::MAX))
+}
+
+/// The same; refused where it is less than a full message.
+fn enough(space: u64, banked: u64, peers: u64) -> Result<u64, PlanError> {
+    let per_node = lent_evenly(space, banked, peers);
+    let least = u64::from(MIN_CREDITS);
+    if per_node < least {
+        return Err(PlanError::TooFew {
+            variable: SPACE,
+            value: space,
+            per_node,
+            peers,
+            least: (banked + least * peers).saturating_mul(CREDIT_BYTES as u64),
+        });
+    }
+    Ok(per_node)
 }
 
 #[cfg(test)]
@@ -303,8 +415,16 @@ mod tests {
             space: Some(5 << 20),
             ..DEFAULT
         };
-        let off = Plan::new(4, off).unwrap();
-        assert_eq!((off.buffers, off.events), (3, 500 + 3 * 8184));
+        let sized = |nodes, wishes| {
+            let off = Plan::new(nodes, wishes).unwrap();
+            (off.buffers, off.events)
+        };
+        assert_eq!(sized(4, off), (3, 500 + 3 * 8184));
+        // Without a space, that of the table's credits: 600, 23,510 and 58,336 of 256 bytes.
+        let off = Wishes { space: None, ..off };
+        assert_eq!(sized(2, off), (1, 500 + 8184));
+        assert_eq!(sized(64, off), (3, 500 + 3 * 8184));
+        assert_eq!(sized(1024, off), (8, 500 + 8 * 8184));
     }
 
     #[test]
@@ -319,17 +439,91 @@ mod tests {
                 },
             )
         };
-        let few = PlanError::TooFew {
-            per_node: 7,
-            peers: 3,
-        };
-        assert_eq!(with(Some(7), None), Err(few));
+        assert_eq!(with(Some(7), None), Err(few(PER_NODE, 7, 7, 3, 8)));
+        // What is given is given, although two buffers hold more.
         let c = with(Some(8), None).unwrap();
-        assert_eq!((c.per_node, c.one_more, c.buffers), (2728, 0, 2));
+        assert_eq!((c.per_node, c.one_more, c.buffers), (8, 0, 2));
+        assert_eq!((c.bank, c.events), (0, 8184));
         // 32768 credits for 3 peers, 10922 each: five buffers' worth.
         let s = with(None, Some(8 << 20)).unwrap();
         assert_eq!((s.buffers, s.per_node), (6, 13_640));
         assert_eq!(with(None, Some(0)).unwrap().per_node, 2728);
+    }
+
+    fn few(variable: &'static str, value: u64, per_node: u64, peers: u64, least: u64) -> PlanError {
+        PlanError::TooFew {
+            variable,
+            value,
+            per_node,
+            peers,
+            least,
+        }
+    }
+
+    /// The least value that a refusal names is the least that is taken.
+    #[test]
+    fn refusals_name_the_least_value_that_works() {
+        for nodes in [2u32, 5, 17] {
+            for banked in [None, Some(0), Some(41)] {
+                let plan = |space| {
+                    let wishes = Wishes {
+                        banked,
+                        space: Some(space),
+                        ..DEFAULT
+                    };
+                    Plan::new(nodes, wishes)
+                };
+                let mut refused = 0;
+                for space in [0, 1, 100, 1000, 10_000] {
+                    let (Err(PlanError::TooFew { value, least, .. })
+                    | Err(PlanError::Space {
+                        space: value,
+                        least,
+                        ..
+                    })) = plan(space)
+                    else {
+                        continue;
+                    };
+                    refused += 1;
+                    assert_eq!(value, space);
+                    assert!(plan(least - 1).is_err(), "{nodes} {banked:?} {least}");
+                    assert!(plan(least).unwrap().per_node >= MIN_CREDITS);
+                }
+                assert!(refused > 1, "{nodes} {banked:?}");
+            }
+        }
+    }
+
+    /// The same of the most.
+    #[test]
+    fn refusals_name_the_most_that_works() {
+        let bank = |n| Wishes {
+            banked: Some(n),
+            ..DEFAULT
+        };
+        let both = |n| Wishes {
+            per_node: Some(100),
+            ..bank(n)
+        };
+        let space = |n| Wishes {
+            per_node: Some(100),
+            space: Some(n),
+            ..DEFAULT
+        };
+        let unguarded = |n| Wishes {
+            flow_control: false,
+            space: Some(n),
+            ..DEFAULT
+        };
+        let all: [&dyn Fn(u64) -> Wishes; 4] = [&bank, &both, &space, &unguarded];
+        for wishes in all {
+            let Err(PlanError::TooMany { value, most, .. }) = Plan::new(5, wishes(u64::MAX)) else {
+                panic!("a plan of too many")
+            };
+            assert_eq!(value, u64::MAX);
+            assert!(Plan::new(5, wishes(most)).is_ok(), "{most}");
+            assert!(Plan::new(5, wishes(most + 256)).is_err(), "{most}");
+        }
     }
 
     /// Every row of the override matrix; 8184 credits a buffer, 4 peers.
@@ -344,18 +538,31 @@ mod tests {
             };
             Plan::new(5, wishes).map(|p| (p.per_node, p.bank, p.buffers))
         };
-        let both = Ok((10, 8184 - 40, 2));
+        // Both given: what the buffer holds beyond them stays there.
+        let both = Ok((10, 100, 2));
         assert_eq!(plan(Some(10), Some(100), None), both);
         assert_eq!(plan(Some(10), Some(100), Some(1)), both);
+        assert_eq!(plan(Some(8), Some(0), None), Ok((8, 0, 2)));
         let kib = |n: u64| Some(n << 10);
         assert_eq!(plan(Some(10), None, kib(10)), Ok((10, 8184 - 40, 2)));
         assert_eq!(plan(Some(10), None, kib(4096)), Ok((10, 24_552 - 40, 4)));
-        let space = |held, wanted| Err(PlanError::Space { held, wanted });
-        assert_eq!(plan(Some(10), None, kib(9)), space(36, 40));
-        let few = |per_node| Err(PlanError::TooFew { per_node, peers: 4 });
-        assert_eq!(plan(Some(7), None, None), few(7));
-        assert_eq!(plan(None, Some(20), kib(10)), few(5));
-        assert_eq!(plan(None, Some(41), kib(10)), space(40, 41));
+        let space = |kib: u64, held, wanted, least: u64| {
+            Err(PlanError::Space {
+                space: kib << 10,
+                held,
+                wanted,
+                least: least * 256,
+            })
+        };
+        assert_eq!(plan(Some(10), None, kib(9)), space(9, 36, 40, 40));
+        let few = |variable, value, per_node, least| Err(few(variable, value, per_node, 4, least));
+        assert_eq!(plan(Some(7), None, None), few(PER_NODE, 7, 7, 8));
+        assert_eq!(plan(Some(7), None, kib(1)), few(PER_NODE, 7, 7, 8));
+        assert_eq!(
+            plan(None, Some(20), kib(10)),
+            few(SPACE, 10 << 10, 5, 52 * 256)
+        );
+        assert_eq!(plan(None, Some(41), kib(10)), space(10, 40, 41, 41 + 32));
         assert_eq!(plan(None, Some(0), kib(10)), Ok((10, 8184 - 40, 2)));
         let (per_node, banked) = table(5);
         let lent = 4 * per_node;
@@ -363,12 +570,8 @@ mod tests {
         assert_eq!(plan(None, Some(9000), None).unwrap().1, rest(9000));
         assert_eq!(plan(None, None, None).unwrap().1, rest(banked));
         assert_eq!(plan(Some(200), None, None).unwrap().0, 200);
-        assert_eq!(plan(None, None, kib(7)), few(7));
+        assert_eq!(plan(None, None, kib(7)), few(SPACE, 7 << 10, 7, 32 * 256));
         assert_eq!(plan(None, None, kib(8)), Ok((8, 8184 - 32, 2)));
         assert_eq!(plan(Some(1 << 40), Some(0), None).unwrap().0, u16::MAX);
-        assert!(matches!(
-            plan(None, Some(u64::MAX), None),
-            Err(PlanError::TooMany { .. })
-        ));
     }
 }

@@ -252,7 +252,7 @@ fn who_starts_with_how_many_credits_is_what_the_variables_say() {
     for (variables, said) in [
         (
             &[each("16"), bank("9000")][..],
-            "dynamic; # bank 16352 lent 16 total 16368",
+            "dynamic; # bank 9000 lent 16 total 9016",
         ),
         (
             &[each("16"), space("4M")],
@@ -274,7 +274,7 @@ fn who_starts_with_how_many_credits_is_what_the_variables_say() {
         (&[dynamic("0")], "static; # bank 0 lent 8184 total 8184"),
         (
             &[dynamic("0"), each("9000")],
-            "static; # bank 0 lent 16368 total 16368",
+            "static; # bank 0 lent 9000 total 9000",
         ),
         (
             &[dynamic("0"), space("4M")],
@@ -303,29 +303,40 @@ fn credits_that_cannot_be_end_the_start() {
         |n| ("GASNET_PORTAL_BANKED_CREDITS", n),
         |n| ("GASNET_PORTAL_AMRECV_SPACE", n),
     );
-    let raise = "raise GASNET_PORTAL_CRED_PER_NODE or GASNET_PORTAL_AMRECV_SPACE";
+    let lends = |variable, each, least| {
+        format!(
+            "GASNET_PORTAL_{variable} lends each of 1 peers {each} credits, and a full message needs 8: \
+             the least value is {least}"
+        )
+    };
+    let holds = |space, held, wanted, least| {
+        format!(
+            "GASNET_PORTAL_AMRECV_SPACE={space} holds {held} credits of 256 bytes, and {wanted} were asked for: \
+             the least value is {least}"
+        )
+    };
     for (variables, why) in [
         (
             &[each("7")][..],
-            format!("7 credits for each of 1 peers; a full message needs 8: {raise}"),
+            lends("CRED_PER_NODE=7", 7, 8),
         ),
         (
             &[space("1K")],
-            format!("4 credits for each of 1 peers; a full message needs 8: {raise}"),
+            lends("AMRECV_SPACE=1024", 4, 2048),
         ),
         (
             &[each("16"), space("1K")],
-            "GASNET_PORTAL_AMRECV_SPACE holds 4 credits of 256 bytes, and 16 were asked for"
-                .to_owned(),
+            holds(1024, 4, 16, 4096),
         ),
         (
             &[bank("41"), space("10K")],
-            "GASNET_PORTAL_AMRECV_SPACE holds 40 credits of 256 bytes, and 41 were asked for"
-                .to_owned(),
+            holds(10_240, 40, 41, 49 * 256),
         ),
         (
             &[bank("9G")],
-            "9663676616 credits need more request buffers than a job can have".to_owned(),
+            "GASNET_PORTAL_BANKED_CREDITS=9663676416 needs more request buffers than a job can have: \
+             the most is 8581545784"
+                .to_owned(),
         ),
     ] {
         let ends = threads::run_in(2, variables, |_| panic!("it started"));
