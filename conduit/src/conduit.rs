@@ -13,6 +13,7 @@
 use crate::am::delivery::{Content, Delivery};
 use crate::am::{HandlerEntry, HandlerTable};
 use crate::core::Core;
+use crate::credits::PeerCredits;
 use crate::dissemination::ClientBarrier;
 use crate::error::AttachError;
 use crate::exchange::Exchange;
@@ -269,6 +270,31 @@ impl Conduit {
     /// What [`Conduit::now`] counts.
     pub fn clock(&self) -> ClockKind {
         self.core.borrow().ni.clock()
+    }
+
+    /// Credits between this rank and another; `None` of a rank that does not exist. All are 0 of this rank itself, and without
+    /// flow control. Active messages by frames take none, so between ranks that share memory nothing moves.
+    ///
+    /// ```
+    /// # use conduit::{BarrierName, threads};
+    /// let ends = threads::run(2, |conduit| {
+    ///     conduit.attach(vec![], 0)?;
+    ///     let lent = conduit.credits(1).map(|c| c.send);
+    ///     conduit.barrier(BarrierName::Anonymous).ok();
+    ///     Ok::<_, conduit::AttachError>((lent, conduit.banked_credits()))
+    /// });
+    /// let threads::RankEnd::Returned(Ok(first)) = &ends[0] else {
+    ///     panic!("{:?}", ends[0])
+    /// };
+    /// assert_eq!(*first, (Some(200), 7984));
+    /// ```
+    pub fn credits(&self, node: u32) -> Option<PeerCredits> {
+        self.core.borrow().credits.of_peer(node)
+    }
+
+    /// Credits that this rank holds back, to lend them to ranks that ask for more.
+    pub fn banked_credits(&self) -> u64 {
+        self.core.borrow().credits.banked()
     }
 
     /// What writes this rank's trace and statistics; `None` in most runs.

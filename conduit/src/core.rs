@@ -4,6 +4,7 @@
 use crate::am::delivery::{Delivery, HeldHeader, Values};
 use crate::am::lid::Lids;
 use crate::chunks::{CHUNK, Chunks};
+use crate::credit_files::Dumps;
 use crate::credits::{Credits, Notice, Plan};
 use crate::descriptors::{Descriptors, Md};
 use crate::dissemination::{BarrierName, Dissemination};
@@ -80,6 +81,8 @@ pub(crate) struct Core {
     pub(crate) rplsb: Chunks<()>,
     pub(crate) reserve: Reserve,
     pub(crate) credits: Credits,
+    /// What writes the credits of each epoch to a file, in a run that asks for that.
+    pub(crate) dumps: Option<Box<Dumps>>,
     pub(crate) ops: Ops,
     pub(crate) lids: Lids<HeldHeader>,
     /// The fabric may take a header message that is written straight into the memory it sends from.
@@ -120,6 +123,7 @@ impl Core {
         rplsb: Chunks<()>,
     ) -> Self {
         let nodes = peers.len() as u32;
+        let credits = Credits::new(plan, env.knobs(), me, nodes);
         Self {
             packs: ni.capabilities().packs,
             ni,
@@ -133,7 +137,8 @@ impl Core {
             reqsb,
             rplsb,
             reserve: Reserve::default(),
-            credits: Credits::new(plan, env.knobs(), me, nodes),
+            dumps: Dumps::open(&env, me, &credits),
+            credits,
             ops: Ops::new(),
             lids: Lids::new(),
             reply_lids: 0,

@@ -18,6 +18,7 @@
 //!   the common code.
 
 use crate::conduit::{Conduit, Scope};
+use crate::credit_files::{place, replace};
 use crate::debugging::{OnError, freeze};
 use crate::dissemination::{BarrierName, distances};
 use crate::exchange::Exchange;
@@ -26,13 +27,8 @@ use crate::leaving::{EXITED, code_of};
 use crate::matchbits::SysMsg;
 use crate::signals::{Deaf, Signals, Wake};
 use portals_shim::job::is_child_of_rank;
-use portals_shim::{
-    AckRequest, Brief, ClockKind, PRIVILEGED, TimeLeft, Wait, is_privileged, recv_within,
-    spawn_own_thread,
-};
+use portals_shim::{AckRequest, Brief, ClockKind, TimeLeft, Wait, recv_within, spawn_own_thread};
 use signal_hook::low_level;
-use std::io::{self, Write as _};
-use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -60,21 +56,6 @@ pub(crate) fn watch(
     };
     spawn_own_thread("exit", body).ok()?;
     Some(alive)
-}
-
-/// Writes `file` anew. The folder may be everybody's: a link that somebody put there is replaced and not followed.
-fn replace(file: &Path, text: &str) -> Result<(), String> {
-    if is_privileged() {
-        return Err(PRIVILEGED.to_owned());
-    }
-    let write = || -> io::Result<()> {
-        let folder = file.parent().unwrap_or(Path::new("."));
-        let mut new = tempfile::NamedTempFile::new_in(folder)?;
-        new.write_all(text.as_bytes())?;
-        new.persist(file)?;
-        Ok(())
-    };
-    write().map_err(|e| e.to_string())
 }
 
 /// How the ranks parted.
@@ -312,14 +293,14 @@ impl Conduit {
         ))
     }
 
-    /// `portals-credits.RANK`, if asked for. Whether it is whole.
+    /// `portals-credits.RANK`, if asked for. Whether this and `credits.RANK` are whole, as far as they are asked for.
     fn write_credit_stats(&self) -> bool {
         let core = self.core.borrow();
+        let dumped = core.dumps.as_ref().is_none_or(|d| d.is_whole());
         if !core.env.credit_stats {
-            return true;
+            return dumped;
         }
-        let folder = core.env.tmpdir.as_deref().unwrap_or(".");
-        let file = Path::new(folder).join(format!("portals-credits.{}", core.me));
+        let file = place(&core.env, &format!("portals-credits.{}", core.me));
         let mut text = core.credits.report().to_string();
         if let Some(neighbours) = self.neighbours.get() {
             text += &neighbours.report().to_string();
@@ -331,7 +312,7 @@ impl Conduit {
                 file.display()
             ));
         }
-        written.is_ok()
+        dumped && written.is_ok()
     }
 
     fn tell_all(&self, end: u32, timeout: u64) -> Result<Parted, Fault> {

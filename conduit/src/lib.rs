@@ -54,6 +54,7 @@ mod bootstrap;
 mod chunks;
 mod conduit;
 mod core;
+mod credit_files;
 mod credits;
 mod debugging;
 mod descriptors;
@@ -88,7 +89,7 @@ pub use am::{
     MAX_PACKED, Payload, Token,
 };
 pub use conduit::Conduit;
-pub use credits::{PlanError, migration};
+pub use credits::{PeerCredits, PlanError, migration};
 pub use debugging::OnError;
 pub use dissemination::BarrierName;
 pub use env::EnvError;

@@ -49,6 +49,9 @@ impl Core {
                 node: source,
                 fault,
             })?;
+        if let Some(dumps) = &mut self.dumps {
+            dumps.note(&self.credits);
+        }
         if self.credits.has_notices() {
             self.send_notices()?;
         }

@@ -9,7 +9,7 @@
 //! ```text
 //!   plan.rs   how many there are and who starts with them      byte.rs   what messages carry
 //!   peer.rs   the state of one peer, the ring to search        stats.rs  the statistics file
-//!   migration.rs   a whole job of these machines, simulated
+//!   migration.rs   a whole job of these machines, simulated    totals.rs counts of each peer, the dump of an epoch
 //! ```
 //!
 //! No I/O, no clock: requests, replies and notices come in by `handle_*`, notices to send go out by
@@ -36,6 +36,7 @@ pub mod migration;
 mod peer;
 mod plan;
 mod stats;
+mod totals;
 
 use crate::chunks::CHUNK;
 pub(crate) use byte::{CreditByte, Notice};
@@ -44,6 +45,8 @@ use peer::{ASKED, GAVE_NONE, Peer, Ring};
 pub use plan::PlanError;
 pub(crate) use plan::{BUFFER_BYTES, Plan, Wishes};
 pub(crate) use stats::Counts;
+pub use totals::PeerCredits;
+use totals::Totals;
 
 /// Bytes of request buffer behind one credit.
 pub(crate) const CREDIT_BYTES: usize = 256;
@@ -125,6 +128,7 @@ pub(crate) struct Credits {
     peers: Vec<Peer>,
     outbox: Vec<(u32, Notice)>,
     counts: Counts,
+    totals: Totals,
 }
 
 impl Credits {
@@ -160,6 +164,7 @@ impl Credits {
             peers,
             outbox: Vec::new(),
             counts: Counts::default(),
+            totals: Totals::default(),
         }
     }
 
@@ -192,6 +197,7 @@ impl Credits {
     pub(crate) fn stall(&mut self, peer: u32, n: u16) -> u8 {
         let short = n.saturating_sub(self.available(peer));
         self.counts.stalls += 1;
+        self.totals.of(peer).stalls += 1;
         if let Some(p) = self.peers.get_mut(peer as usize) {
             p.stalls = p.stalls.saturating_add(1);
         }
@@ -236,7 +242,7 @@ impl Credits {
         }
         p.catch_up(epoch);
         if byte.epoch {
-            p.decay_send();
+            self.totals.decay_send(peer, p);
         }
         let told = p.tell_epoch();
         let extra = match byte.extra {
@@ -276,6 +282,9 @@ impl Credits {
         p.loan += granted;
         self.bank -= u64::from(granted);
         self.counts.granted += u64::from(granted);
+        let total = self.totals.of(peer);
+        total.wanted += u64::from(wanted);
+        total.granted += u64::from(granted);
         if let (true, Ok(at)) = (p.loan > self.knobs.least, u16::try_from(peer)) {
             self.ring.insert(&mut self.peers, at);
         }
@@ -302,6 +311,7 @@ impl Credits {
                 p.flags |= ASKED;
                 self.asked += 1;
                 self.counts.revokes += 1;
+                self.totals.of(at as u32).revokes += 1;
                 let epoch = p.tell_epoch();
                 self.outbox.push((at as u32, Notice::Revoke { epoch }));
             }
@@ -326,7 +336,7 @@ impl Credits {
             .ok_or(CreditFault::Overpaid)?;
         p.send = send;
         if byte.epoch {
-            p.decay_send();
+            self.totals.decay_send(peer, p);
         }
         Ok(())
     }
@@ -343,7 +353,7 @@ impl Credits {
         match notice {
             Notice::Revoke { epoch } => {
                 if epoch {
-                    p.decay_send();
+                    self.totals.decay_send(peer, p);
                 }
                 let spare = if p.stalls > 0 {
                     0
@@ -364,7 +374,7 @@ impl Credits {
                     return Err(CreditFault::NotLent);
                 }
                 if epoch {
-                    p.decay_send();
+                    self.totals.decay_send(peer, p);
                 }
                 p.flags &= !(ASKED | GAVE_NONE);
                 p.loan -= credits;
@@ -375,6 +385,7 @@ impl Credits {
                 self.asked -= 1;
                 self.bank += u64::from(credits);
                 self.counts.recovered += u64::from(credits);
+                self.totals.of(peer).recovered += u64::from(credits);
                 if let (true, Ok(at)) = (least, u16::try_from(peer)) {
                     self.ring.remove(&mut self.peers, at);
                 }

@@ -34,6 +34,8 @@ pub(crate) struct Env {
     epoch: u32,
     /// Credit statistics are written at the end.
     pub(crate) credit_stats: bool,
+    /// A table of the credits is written at the start and for each epoch.
+    pub(crate) credit_dumps: bool,
     /// Chunks of the request send buffer.
     pub(crate) sb_chunks: u32,
     /// Chunks of the reply send buffer.
@@ -141,8 +143,8 @@ impl Env {
             // More than fits the state of a peer is never lent.
             most_credits: r.count("GASNET_PORTAL_MAX_CRED_PER_NODE", 400, 0, 65_535)? as u16,
             epoch: r.count("GASNET_PORTAL_EPOCH_DURATION", 1024, 1, most)?,
-            credit_stats: r.switch("GASNET_PORTAL_CREDIT_STATS", false)?
-                || r.switch("GASNET_PORTAL_STATS", false)?,
+            credit_stats: r.switch("GASNET_PORTAL_CREDIT_STATS", false)?,
+            credit_dumps: r.switch("GASNET_PORTAL_STATS", false)?,
             sb_chunks: r.count("GASNET_PORTAL_SB_CHUNKS", 2048, 1, MAX_SB_CHUNKS)?,
             rpl_chunks: r.count("GASNET_PORTAL_RPL_CHUNKS", 256, 1, 1 << 16)?,
             sys_limit: limit(r.count("GASNET_PORTAL_SYS_LIMIT", 0, 0, most)?),
@@ -285,7 +287,7 @@ mod tests {
         assert_eq!((e.put_bounce, e.get_bounce), (2048, 2040));
         assert!(e.packs(0) && e.packs(2048) && !e.packs(2049));
         assert!(e.credits == Wishes::DEFAULT && e.knobs() == Knobs::DEFAULT);
-        assert!(!e.credit_stats && e.notes.is_empty() && e.no_catch.is_empty());
+        assert!(!e.credit_stats && !e.credit_dumps && e.notes.is_empty() && e.no_catch.is_empty());
         assert_eq!(e.exit_timeout_ns(4, true), 6_000_000_000);
         assert_eq!(e.exit_timeout_ns(65_535, true), 360_000_000_000);
     }

@@ -2,6 +2,7 @@
 
 mod am;
 mod barrier;
+mod credits;
 mod elsewhere;
 mod everything;
 mod exit;

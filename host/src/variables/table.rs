@@ -488,7 +488,7 @@ pub const VARIABLES: &[Variable] = &[
         Conduit,
         "GASNET_PORTAL_AMRECV_SPACE",
         "from the number of ranks",
-        "bytes for requests that come in",
+        "bytes for requests that come in, with flow control and without",
     ),
     of(
         Conduit,
@@ -506,7 +506,7 @@ pub const VARIABLES: &[Variable] = &[
         Conduit,
         "GASNET_PORTAL_CREDIT_STATS",
         "no",
-        "statistics of credits at the end",
+        "file portals-credits.RANK: statistics of credits at the end",
     ),
     of(
         Conduit,
@@ -542,7 +542,7 @@ pub const VARIABLES: &[Variable] = &[
         Conduit,
         "GASNET_PORTAL_MAX_CRED_PER_NODE",
         "400",
-        "most credits that one rank is lent, at most 65535",
+        "most credits that a rank lends to any one other, those of the start included; at most 65535",
     ),
     of(
         Conduit,
@@ -602,7 +602,7 @@ pub const VARIABLES: &[Variable] = &[
         Conduit,
         "GASNET_PORTAL_STATS",
         "no",
-        "another name of GASNET_PORTAL_CREDIT_STATS",
+        "file credits.RANK: a table of the credits at the start and for each epoch",
     ),
     of(
         Conduit,
