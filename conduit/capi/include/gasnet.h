@@ -216,6 +216,13 @@ int gasnet_set_waitmode(int mode);
 const char *gasnet_ErrorName(int code);
 const char *gasnet_ErrorDesc(int code);
 
+/* Of the portals-conduit, for programs that measure flow control: credits that a node lends this one; requests to a node that
+ * waited for credits, since the start; credits that this node has left to lend; credits that a node gave back to this one. */
+int gasnet_send_credits(gasnet_node_t node);
+int gasnet_credit_stalls(gasnet_node_t node);
+int gasnet_banked_credits(void);
+int gasnet_revoked_credits(gasnet_node_t node);
+
 /* What attach calls with the own segment, if a program sets it. */
 typedef void (*gasnet_client_attach_hook_t)(void *base, uintptr_t size);
 extern gasnet_client_attach_hook_t gasnet_client_attach_hook;

@@ -5,6 +5,7 @@
 //!                unmap, memory that the program takes away
 //!                blockuntil, how a wait for a condition looks at it again
 //!                clock, the time of the model, and computing
+//!                credits, what is counted of them
 //!                lock, the handler-safe lock and no-interrupt sections; trace, lines and counts of calls
 //!                reach, what depends on the segment mode
 //!                  │ ptr    arguments: what C passes, by type
@@ -36,6 +37,7 @@ pub mod blockuntil;
 pub mod clock;
 pub mod coll;
 mod crash;
+pub mod credits;
 mod ending;
 pub mod install;
 pub mod job;

@@ -42,6 +42,7 @@ fn the_programs_call_everything_that_the_headers_offer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let programs = [
         "gasnet_calls",
+        "gasnet_credits",
         "gasnet_numbered",
         "gasnet_tools_calls",
         "gasnet_errors",

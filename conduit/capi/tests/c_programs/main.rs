@@ -7,6 +7,7 @@ mod calls;
 mod children;
 mod clock;
 mod costs;
+mod credits;
 mod edges;
 mod ends;
 mod headers;
