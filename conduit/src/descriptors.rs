@@ -130,12 +130,13 @@ fn entry(bits: u64, unlink: Unlink) -> MeSpec {
     }
 }
 
+/// A descriptor of memory that is the conduit's until the job ends, so a kernel need not pin it for each message.
 fn spec(memory: MdMemory, options: MdOptions, eq: Option<EqHandle>, md: Md) -> MdSpec {
     MdSpec {
         memory,
         threshold: THRESHOLD_INFINITE,
         max_size: 0,
-        options: options | MdOptions::EVENT_START_DISABLE,
+        options: options | MdOptions::EVENT_START_DISABLE | MdOptions::RESIDENT,
         user_ptr: md.encode(),
         eq,
     }

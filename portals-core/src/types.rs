@@ -121,6 +121,9 @@ bitflags! {
         /// The memory is pinned from now until the descriptor goes, and peers are told of it by its owner alone
         /// (ours, as is the value).
         const PINNED = 0x1_0000;
+        /// The memory stays pinned from now on, also when the descriptor has gone: its owner uses it for messages to the
+        /// end. Of effect where the pages of each message are pinned; peers are told of it as of any other (ours, as is the value).
+        const RESIDENT = 0x2_0000;
         const _ = !0;
     }
 }

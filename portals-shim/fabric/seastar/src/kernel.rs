@@ -316,18 +316,28 @@ impl Kernel {
 
     /// The memory that a call pins (`true`) or unpins for good.
     fn pinned_by(&self, process: usize, call: &Call) -> Option<(Segment, bool)> {
-        let whole = |addr, len, options: MdOptions| {
-            let pinned = options.contains(MdOptions::PINNED);
-            pinned.then_some(Segment { addr, len })
-        };
         let of = |md| {
             let s = self.processes[process].ni.md_query(md).ok()?;
-            Some((whole(s.start, s.length, s.options)?, false))
+            let memory = Segment {
+                addr: s.start,
+                len: s.length,
+            };
+            s.options
+                .contains(MdOptions::PINNED)
+                .then_some((memory, false))
         };
         match call {
-            Call::MdAttach { desc, .. } | Call::MdBind { desc, .. } => {
-                let memory = whole(desc.memory.start(), desc.memory.user_length(), desc.options);
-                Some((memory?, true))
+            Call::MdAttach { desc, .. }
+            | Call::MdBind { desc, .. }
+            | Call::MeMdPost { desc, .. } => {
+                let memory = Segment {
+                    addr: desc.memory.start(),
+                    len: desc.memory.user_length(),
+                };
+                let pins = desc
+                    .options
+                    .intersects(MdOptions::PINNED | MdOptions::RESIDENT);
+                (pins && memory.len > 0).then_some((memory, true))
             }
             Call::MdUnlink(md) => of(*md),
             Call::MeUnlink(me) => of(self.processes[process].ni.me_md(*me)?),

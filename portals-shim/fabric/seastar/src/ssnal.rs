@@ -190,13 +190,15 @@ impl Ssnal {
         self.memory.scatter(process, segments, data)
     }
 
-    /// Pins memory from now on, or unpins it. The cost of both is in that of pinning.
+    /// Pins memory from now on, or unpins it. The cost of both is in that of pinning, and memory that is pinned is not pinned
+    /// again.
     pub(super) fn pin(&mut self, process: usize, memory: Segment, begins: bool) {
         let place = (process, memory.addr, memory.addr.saturating_add(memory.len));
         if begins {
+            let already = self.is_pinned(process, &memory);
             *self.pinned.entry(place).or_default() += 1;
             let page = u64::from(self.costs.page_size);
-            if page > 0 {
+            if page > 0 && !already {
                 self.cost += self.costs.pin_page * (place.2.div_ceil(page) - memory.addr / page);
             }
         } else if let Some(count) = self.pinned.get_mut(&place) {

@@ -231,6 +231,45 @@ fn pages_of_linux_carry_the_same_bytes_and_cost_more() {
     }
 }
 
+/// A descriptor that pins a megabyte costs 256 pages, one over a part of it none of them; resident memory stays pinned.
+#[test]
+fn memory_that_is_pinned_is_not_pinned_again() {
+    let linux = FabricConfig {
+        machine: "xt4-linux".to_owned(),
+        ..FabricConfig::default()
+    };
+    let page = Machine::named("xt4-linux").unwrap().host.pin_page.as_ns();
+    let took = ranks_of(1, &linux, |_, opened| {
+        let ni = &opened.interface;
+        let region = Region::new(1 << 20).unwrap();
+        let bind = |offset, len, options| {
+            let memory = MdMemory::Region {
+                region: region.clone(),
+                offset,
+                len,
+            };
+            let mut spec = spec(memory, None);
+            spec.options |= options;
+            let start = ni.now();
+            let md = ni.md_bind(spec, Unlink::Retain).unwrap();
+            (md, ni.now() - start)
+        };
+        let none = bind(0, 1 << 20, MdOptions::empty()).1;
+        let costs = |offset, len, options| {
+            let (md, took) = bind(offset, len, options);
+            (md, took - none)
+        };
+        let (pinned, resident) = (MdOptions::PINNED, MdOptions::RESIDENT);
+        let (md, first) = costs(0, 1 << 20, pinned);
+        let again = costs(4096, 8192, pinned).1;
+        ni.md_unlink(md).unwrap();
+        let (md, anew) = costs(0, 1 << 20, resident);
+        ni.md_unlink(md).unwrap();
+        [first, again, anew, costs(0, 1 << 20, pinned).1]
+    });
+    assert_eq!(took, [[256 * page, 0, 256 * page, 0]]);
+}
+
 #[test]
 fn computing_takes_virtual_time_and_interrupts_more() {
     let barrier = std::sync::Barrier::new(2);
