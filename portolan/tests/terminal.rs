@@ -254,10 +254,11 @@ fn what_is_typed_goes_to_rank_0_while_the_job_is_in_the_foreground() {
     shell.sees("status 0");
 }
 
-/// Ranks that say which signals they have got, each once, and end when they have got all.
+/// Ranks that say which signals they have got, each once, and end when they have got all. The last one ends what they wait for,
+/// so that it is not missed where it comes before the `wait`. A shell says nothing of a child that SIGPIPE ended.
 const TRAPS: &str = r#"
     for signal in USR1 USR2 WINCH CONT; do
-        trap "echo got $signal; trap : $signal; left=\${left#?}" $signal
+        trap "echo got $signal; trap : $signal; left=\${left#?}; [ \"\$left\" ] || kill -PIPE \$!" $signal
     done
     left=1234; sleep 1000 & echo up
     while [ "$left" ]; do wait; done
