@@ -19,6 +19,8 @@
   const s = make('http://www.w3.org/2000/svg');
   const pixels = (x) => Math.round(x * 10) / 10;
 
+  // What needs the width of an element waits until the page has it. No frame is waited for: a browser may never show one.
+  const later = [];
   // Draws now and whenever the element has another width.
   const onWidth = (element, draw) => {
     let last = 0;
@@ -193,7 +195,7 @@
       drawn.push([below, residuals(chart)]);
     }
     const all = h('figure', {}, ...inside, table(chart));
-    requestAnimationFrame(() => drawn.forEach(([at, draw]) => onWidth(at, (width) => at.replaceChildren(draw(width)))));
+    later.push(() => drawn.forEach(([at, draw]) => onWidth(at, (width) => at.replaceChildren(draw(width)))));
     return all;
   };
 
@@ -425,7 +427,7 @@
     const button = (words, done) => h('button', { type: 'button', onclick: done }, words);
     const bar = h('div', { class: 'bar' }, pick, button('Previous', () => move(-1)), button('Next', () => move(1)),
       button('Zoom in', () => zoom(0.5)), button('Zoom out', () => zoom(2)), button('All', () => show(0, end)));
-    requestAnimationFrame(() => onWidth(body, (wide) => {
+    later.push(() => onWidth(body, (wide) => {
       width = wide;
       draw();
     }));
@@ -441,4 +443,6 @@
   const page = document.getElementById('page');
   page.replaceChildren(h('h1', {}, data.title), about(data.about),
     ...data.sources.map((source) => (source.kind === 'trace' ? trace(source) : bench(source))));
+  later.forEach((draw) => draw());
+  document.documentElement.dataset.drawn = '';
 })();

@@ -228,8 +228,26 @@ fn chromium() -> Option<PathBuf> {
     files.into_iter().find(|file| file.is_file())
 }
 
-/// The elements of a page after its script has run.
+/// What the script of a page sets when it has come to its end, or has failed.
+const ENDS: [&str; 3] = ["data-drawn", "data-error", "data-paper"];
+
+/// The elements of a page after its script has run. On a busy machine a browser may print the page before that, and is asked again.
 fn drawn(browser: &Path, page: &Path, width: u32, scheme: Scheme) -> String {
+    let mut elements = String::new();
+    for _ in 0..10 {
+        elements = printed(browser, page, width, scheme);
+        if ENDS
+            .iter()
+            .any(|end| elements.contains(&format!(" {end}=\"")))
+        {
+            break;
+        }
+    }
+    elements
+}
+
+/// The elements of a page when the browser prints them.
+fn printed(browser: &Path, page: &Path, width: u32, scheme: Scheme) -> String {
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
