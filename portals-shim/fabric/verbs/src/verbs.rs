@@ -116,10 +116,6 @@ impl Verbs {
         self.peers.each(|peer| {
             if peer.sq.wants_pump() {
                 peer.sq.pump(pool);
-                // The care for broken connections gives it up.
-                if peer.sq.is_overdrawn() {
-                    peer.sq.set_broken(true);
-                }
                 *pending += usize::from(peer.sq.is_broken());
             }
         });

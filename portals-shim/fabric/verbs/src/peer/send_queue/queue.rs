@@ -183,6 +183,8 @@ impl SendQueue {
         }
         let left = had - self.credits.own();
         self.credits.answers_wait(self.queue.answers(), left);
+        // Who mends connections gives the peer up.
+        self.broken |= self.credits.is_overdrawn();
         // Nothing carries the credits back.
         if self.credits.is_due() && self.has_room() {
             self.credits.returning(true);
