@@ -27,11 +27,7 @@ impl Faults {
             let mut edge = |at| edges.push(Edge { at, fault });
             match fault {
                 Fault::DeadLink { at, .. } | Fault::DeadNode { at, .. } => edge(at),
-                Fault::SlowDma { from, until, .. } => {
-                    edge(from);
-                    edge(until);
-                }
-                Fault::SlowLink { from, until, .. } => {
+                Fault::SlowDma { from, until, .. } | Fault::SlowLink { from, until, .. } => {
                     edge(from);
                     edge(until);
                 }

@@ -90,11 +90,11 @@ impl LinkFaults {
     ) {
         self.any = true;
         for link in both(topology, node, port) {
-            let fast = Slow {
-                percent,
+            let slow = self.slow.entry(link).or_insert(Slow {
+                percent: 100,
                 stretched: SimDuration::ZERO,
-            };
-            self.slow.entry(link).or_insert(fast).percent = percent.max(1);
+            });
+            slow.percent = percent.max(1);
         }
     }
 

@@ -196,7 +196,8 @@ impl Ssnal {
         let place = (process, memory.addr, memory.addr.saturating_add(memory.len));
         if begins {
             let already = self.is_pinned(process, &memory);
-            *self.pinned.entry(place).or_default() += 1;
+            let count = self.pinned.entry(place).or_default();
+            *count = count.saturating_add(1);
             let page = u64::from(self.costs.page_size);
             if page > 0 && !already {
                 self.cost += self.costs.pin_page * (place.2.div_ceil(page) - memory.addr / page);
