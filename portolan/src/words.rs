@@ -1,5 +1,5 @@
 //! The words of the command line before and after clap reads them: `-np` of MPI users, and advice on words that stand in
-//! the wrong place.
+//! the wrong place; and words as a shell reads them.
 
 use std::ffi::OsString;
 
@@ -9,6 +9,11 @@ use clap::{Command, Error};
 
 /// How MPI's launchers are told the number of ranks.
 const MPI_RANKS: &str = "-np";
+
+/// A word for a shell, in quotes.
+pub(crate) fn for_shell(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
 
 /// What a walk over the words of a subcommand has found.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -188,6 +193,17 @@ mod tests {
         for line in ["portolan run prog", "portolan run prog -x", "portolan run"] {
             let said = said(line);
             assert!(!said.contains("stands after"), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn words_reach_a_shell_as_they_are() {
+        for word in ["/a b/portolan", "it's", "$(false)", "a;b", ""] {
+            let output = std::process::Command::new("sh")
+                .args(["-c", &format!("printf %s {}", for_shell(word))])
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), word);
         }
     }
 

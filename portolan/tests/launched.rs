@@ -1,15 +1,29 @@
-//! `portolan bench` as the ranks of a launcher: they are one job, and rank 0 speaks for it.
+//! Several processes of one command that a launcher has started: those of `portolan bench` are one job, and rank 0 speaks for it.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
-/// What `portolan run -n 2 -- portolan bench …` does.
-fn launched(words: &str) -> Output {
+/// What `portolan run -n 2 -- portolan …` does in a folder.
+fn launched_in(folder: &Path, words: &str) -> Output {
     let portolan = env!("CARGO_BIN_EXE_portolan");
     let mut command = Command::new(portolan);
-    command.args(["run", "-n", "2", "--", portolan, "bench"]);
+    command.args(["run", "-n", "2", "--", portolan]);
     command.args(words.split_whitespace());
-    command.env("PORTOLAN_QUIET", "1");
+    command.env("PORTOLAN_QUIET", "1").current_dir(folder);
     command.output().unwrap()
+}
+
+fn launched(words: &str) -> Output {
+    launched_in(Path::new("."), &format!("bench {words}"))
+}
+
+/// What the ranks said. The launcher tells which rank ended the job, and why, in a line of its own.
+fn of_ranks(output: &Output) -> Vec<String> {
+    let errors = text(&output.stderr);
+    let lines = errors
+        .lines()
+        .filter(|line| !line.starts_with("portolan run"));
+    lines.map(str::to_owned).collect()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -59,17 +73,38 @@ fn what_is_wrong_is_said_once_and_ends_every_rank() {
         (bad_file.as_str(), 1, "none"),
     ] {
         let output = launched(words);
-        let errors = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{words}: {errors}");
-        // The launcher tells which rank ended the job, and why, in a line of its own.
-        let own: Vec<&str> = errors
-            .lines()
-            .filter(|line| !line.starts_with("portolan run"))
-            .collect();
+        let own = of_ranks(&output);
+        assert_eq!(output.status.code(), Some(status), "{words}: {own:?}");
         assert!(
-            matches!(own[..], [line] if line.contains(said)),
-            "{words}: {errors}"
+            matches!(&own[..], [line] if line.contains(said)),
+            "{words}: {own:?}"
         );
         assert_eq!(text(&output.stdout), "", "{words}");
     }
+}
+
+/// They would measure beside each other, and write the same files.
+#[test]
+fn what_starts_ranks_of_its_own_is_refused_once_and_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for (words, command) in [
+        ("demo", "portolan demo"),
+        ("report", "portolan report"),
+        ("trace -n 2 life", "portolan trace"),
+        (
+            "sweep --set host.trap=0.1,0.2 --csv a -- bench pingpong",
+            "portolan sweep",
+        ),
+    ] {
+        let output = launched_in(folder.path(), words);
+        let own = of_ranks(&output);
+        assert_eq!(output.status.code(), Some(2), "{words}: {own:?}");
+        let said =
+            format!("the launcher has started 2 of {command}, which starts ranks of its own");
+        assert!(
+            matches!(&own[..], [line] if line.contains(&said)),
+            "{words}: {own:?}"
+        );
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -1,7 +1,7 @@
 //! `portolan bench`: measures a fabric between ranks of this very program.
 
-mod launched;
 mod outputs;
+mod ranks;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,6 +23,7 @@ use crate::bench::{
 };
 use crate::cli::FabricArgs;
 use crate::cmd::asked::{Asked, AskedParser, list};
+use crate::cmd::launched;
 use crate::cmd::numbers::whole;
 use crate::cmd::run::RANKS_MAX;
 use crate::cmd::{failed, say};
@@ -382,26 +383,19 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     Ok(0)
 }
 
-/// Measures as one rank of a job that a launcher has started. What is wrong in every rank is said by rank 0, which ends the job.
+/// Measures as one rank of a job that a launcher has started; rank 0 reports.
 fn run_launched(job: Job, options: &Options, plan: &Plan) -> Result<u8, CmdError> {
-    let first = job.rank() == 0;
-    let end = |error: CmdError| -> ! { job.abort(error.status().into(), &with_causes(&error)) };
-    let plan = match launched::plan(&job, options, plan) {
+    let plan = match ranks::plan(&job, options, plan) {
         Ok(plan) => plan,
-        Err(error) if first => end(error),
-        Err(error) => {
-            // Ended there by rank 0, or by the launcher that finds it gone.
-            let _ = job.fence();
-            return Ok(error.status());
-        }
+        Err(error) => return Ok(launched::end(&job, &error)),
     };
+    let first = job.rank() == 0;
     let outputs = match first.then(|| Outputs::open(options)).transpose() {
         Ok(outputs) => outputs,
-        // The others would wait for this one.
-        Err(error) => end(error),
+        Err(error) => return Ok(launched::end(&job, &error)),
     };
-    let config = launched::fabric(&job, options)?;
-    let records = launched::measured(job, &plan, &config)?;
+    let config = ranks::fabric(&job, options)?;
+    let records = ranks::measured(job, &plan, &config)?;
     if let Some(outputs) = outputs {
         outputs.report(options, &plan, &config, records)?;
     }

@@ -11,7 +11,7 @@ use crate::cli::ModelArgs;
 use crate::cmd::bench::{measure, print_tables, published};
 use crate::cmd::output::{self, OutputFile};
 use crate::cmd::report::{fabric, plan, traced_put};
-use crate::cmd::{failed, say};
+use crate::cmd::{failed, launched, say};
 use crate::error::CmdError;
 use crate::page::{Source, What, write as write_page};
 
@@ -52,6 +52,9 @@ impl Default for Options {
 
 /// Measures two ranks of the model, prints tables and draws plots.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
+    if let Some(status) = launched::refused("demo") {
+        return Ok(status);
+    }
     let fabric = fabric(&options.model);
     let folder = &options.out;
     make_folder(folder)?;

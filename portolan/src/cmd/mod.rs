@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod exits;
 pub(crate) mod firehose;
 pub(crate) mod info;
+pub(crate) mod launched;
 pub(crate) mod messages;
 pub(crate) mod numbers;
 pub(crate) mod output;

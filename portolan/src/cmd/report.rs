@@ -12,7 +12,7 @@ use crate::bench::{Name, Which, parse_size};
 use crate::cli::{FabricArgs, FaultArgs, ModelArgs};
 use crate::cmd::bench::{How, Layer, Plan, measure};
 use crate::cmd::output::OutputFile;
-use crate::cmd::{failed, say};
+use crate::cmd::{failed, launched, say};
 use crate::error::CmdError;
 use crate::page::{self, Source, Timeline, What};
 use crate::run::JOB_VARIABLE;
@@ -107,6 +107,9 @@ pub(crate) fn traced_put(
 /// Measures, and writes the page.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     const TITLE: &str = "portolan report";
+    if let Some(status) = launched::refused("report") {
+        return Ok(status);
+    }
     let output = OutputFile::open(&options.out)?;
     let fabric = fabric(&options.model);
     let config = fabric.config();

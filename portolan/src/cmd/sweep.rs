@@ -12,7 +12,7 @@ use crate::bench::{Name, draw_swept, swept_table};
 use crate::cli::{Cli, Command, FabricArgs};
 use crate::cmd::bench::{self, Plan};
 use crate::cmd::output::OutputFile;
-use crate::cmd::{failed, say};
+use crate::cmd::{failed, launched, say};
 use crate::error::CmdError;
 use crate::sweep::{Grid, Point, Row, Wished, write_csv, write_json};
 use crate::words;
@@ -164,6 +164,9 @@ impl Options {
 
 /// Measures all points and reports.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
+    if let Some(status) = launched::refused("sweep") {
+        return Ok(status);
+    }
     let measurement = Measurement::of(&options.bench)?;
     let grid = measurement.grid(&options.set)?;
     let files = options.files(&measurement.plan)?;

@@ -16,6 +16,7 @@ use portals_shim::nal::seastar::{
 
 use crate::cli::FabricArgs;
 use crate::cmd::failed;
+use crate::cmd::launched;
 use crate::cmd::numbers::whole;
 use crate::cmd::output;
 use crate::cmd::run::RANKS_MAX;
@@ -131,6 +132,9 @@ fn title(program: &[OsString]) -> String {
 
 /// Runs the program and returns the job's exit status.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
+    if let Some(status) = launched::refused("trace") {
+        return Ok(status);
+    }
     let Some((program, args)) = options.program.split_first() else {
         return Err(CmdError::Usage("no program to run".to_owned()));
     };

@@ -51,25 +51,9 @@ fn is_token(said: &str, token: &str) -> bool {
     said.len() == token.len() && difference == 0
 }
 
-/// A word for the shell of a host.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_reach_a_shell_as_they_are() {
-        for word in ["/a b/portolan", "it's", "$(false)", "a;b", ""] {
-            let output = std::process::Command::new("sh")
-                .args(["-c", &format!("printf %s {}", quoted(word))])
-                .output()
-                .unwrap();
-            assert_eq!(String::from_utf8_lossy(&output.stdout), word);
-        }
-    }
 
     #[test]
     fn only_the_whole_token_is_the_token() {

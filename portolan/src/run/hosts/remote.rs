@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::door::{Address, Doors};
 use super::job::Job;
 use super::link::{Down, Link, Order, VERSION};
-use super::{Hosts, environment, quoted, token};
+use super::{Hosts, environment, token};
 use crate::error::CmdError;
 use crate::run::end::{GRACE, end_all};
 use crate::run::interrupts::{Interrupts, Told};
@@ -21,6 +21,7 @@ use crate::run::reap;
 use crate::run::spawn::{self, LOOK, Process};
 use crate::run::standstill::Standstill;
 use crate::run::{JobSpec, end_with, job_id, wait, with_front};
+use crate::words::for_shell;
 use signal_hook::consts::{SIGCONT, SIGTSTP};
 
 /// The connections of a host.
@@ -135,7 +136,7 @@ fn start(hosts: &Hosts, host: &str, order: &Order) -> io::Result<Process> {
     command
         .args(words)
         .arg(host)
-        .arg(format!("exec {} agent", quoted(&hosts.remote)))
+        .arg(format!("exec {} agent", for_shell(&hosts.remote)))
         .stdin(Stdio::piped());
     let (process, input) = spawn::start(&mut command, None)?;
     let mut line = serde_json::to_vec(order).map_err(io::Error::other)?;

@@ -9,17 +9,6 @@ use super::{Options, Plan, bounded, failed_bench, measure_in};
 use crate::bench::Record;
 use crate::error::CmdError;
 
-/// The job in which a launcher has started this process beside others.
-pub(super) fn job() -> Result<Option<Job>, CmdError> {
-    let told = |error| CmdError::Failed(portals_shim::with_causes(&error));
-    let job = Job::from_env().map_err(told)?;
-    if job.size() > 1 {
-        return Ok(Some(job));
-    }
-    job.finalize().map_err(told)?;
-    Ok(None)
-}
-
 /// The plan of a job that runs already: what needs jobs of its own is refused, with the same error in every rank.
 pub(super) fn plan(job: &Job, options: &Options, plan: &Plan) -> Result<Plan, CmdError> {
     let usage = |message: String| Err(CmdError::Usage(message));
