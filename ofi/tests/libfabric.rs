@@ -1,5 +1,8 @@
 //! The provider as libfabric loads it: by programs of its own, and by one of calls that go well and that must fail.
 
+#[path = "../../tests/built.rs"]
+mod built;
+
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -7,23 +10,10 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Where the provider and the simulation are built: cargo builds libraries of C, and programs of others, for no test.
+/// Where the provider and the simulation are built.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let exe = std::env::current_exe().unwrap();
-        let built = exe.ancestors().nth(2).unwrap().to_path_buf();
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "-p", "portolan-ofi", "-p", "portolan"]);
-        build.arg("--target-dir").arg(built.parent().unwrap());
-        if built.file_name().is_some_and(|n| n == "release") {
-            build.arg("--release");
-        }
-        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
-        assert!(status.unwrap().success(), "the provider does not build");
-        built
-    })
+    BUILT.get_or_init(|| built::built(&["-p", "portolan-ofi", "-p", "portolan"]))
 }
 
 /// A folder with the provider alone, where libfabric looks for it.

@@ -71,7 +71,8 @@ fn build_libraries() -> Result<()> {
     ]))
 }
 
-/// Runs the blocks of README and book, and compares what they print with the pages. Needs the release executables.
+/// Runs the blocks of README and book, and compares what they print with the pages. Needs the release executables, the C libraries and
+/// the programs of the pages.
 pub(crate) fn blocks(options: &Options) -> Result<()> {
     if let Some(missing) = NEEDED.into_iter().find(|name| !packages::is_there(name)) {
         println!("skipped: no {missing}, so nothing runs the blocks of the book");
@@ -80,8 +81,6 @@ pub(crate) fn blocks(options: &Options) -> Result<()> {
         }
         return Ok(());
     }
-    build_example()?;
-    build_libraries()?;
     let (home, release) = (tempfile::tempdir()?, release_dir());
     let debug = release.with_file_name("debug");
     install::libraries(&debug, (&home.path().join("portolan"), "lib"))?;
@@ -99,5 +98,7 @@ pub(crate) fn blocks(options: &Options) -> Result<()> {
 /// Builds what the blocks run, and runs them.
 pub(crate) fn run(options: &Options) -> Result<()> {
     cargo::build(&[])?;
+    build_example()?;
+    build_libraries()?;
     blocks(options)
 }

@@ -153,6 +153,23 @@ fn built(mut command: Command) -> Result<Vec<TestExe>> {
 /// The arguments of the tests of all crates, debug build.
 pub(crate) const WORKSPACE_TESTS: [&str; 3] = ["test", "--workspace", "--quiet"];
 
+/// Builds all of the workspace in debug: the tests, and what tests and pages start that cargo builds for no test, libraries of C and
+/// programs of other packages. In one call, as features of a library depend on all packages of a call.
+pub(crate) fn build_for_tests() -> Result<()> {
+    run(cargo(&WORKSPACE_TESTS).arg("--no-run"))?;
+    run(&mut cargo(&[
+        "build",
+        "--workspace",
+        "--quiet",
+        "--lib",
+        "--bins",
+        "--tests",
+    ]))
+}
+
+/// What tells tests that [`build_for_tests`] has built what they start.
+pub(crate) const BUILT: (&str, &str) = ("PORTOLAN_TEST_BUILT", "1");
+
 /// The debug test executables of all crates, which `cargo test` has built, or builds now.
 pub(crate) fn workspace_tests() -> Result<Vec<TestExe>> {
     built(cargo(&WORKSPACE_TESTS))

@@ -70,32 +70,48 @@ fn costs() -> Result<()> {
 /// Does what needs no quiet machine while the tests of the workspace run: builds what is run after them, and counts instructions,
 /// whose number does not depend on what else runs. Those tests wait for each other's processes more than they compute, and this takes
 /// only what they leave of the processors: on Linux the niceness is the calling thread's, and what it starts has it.
-fn meanwhile(guest: bool) -> Result<()> {
+fn meanwhile() -> Result<()> {
     rustix::process::nice(19)?;
-    hostile::build()?;
-    if guest {
-        device::build()?;
-    }
     book::build_example()?;
     costs()
 }
 
-/// What is looked at without being run, and the executables that the end-to-end tests start. The two are built in folders
-/// of their own, and neither keeps two processors busy all the time.
-fn look_and_build(lints: bool) -> Result<()> {
-    let looked = lints.then(|| std::thread::spawn(lint));
-    let built = cargo::build(&[]);
-    let looked = looked.map_or(Ok(()), |thread| {
-        thread.join().unwrap_or_else(|_| bail!("a lint panicked"))
+/// The executables in release that tests, tables and the guest start.
+fn release(guest: bool) -> Result<()> {
+    cargo::build(&[])?;
+    hostile::build()?;
+    if guest {
+        device::build()?;
+    }
+    Ok(())
+}
+
+/// What is looked at without being run, and everything that is built for the tests. Release and debug have folders of their own, and
+/// neither build keeps two processors busy all the time.
+fn look_and_build(options: &Options) -> Result<()> {
+    let (lints, guest) = (!options.no_lint, !options.no_guest);
+    let debug = std::thread::spawn(move || {
+        if lints {
+            lint()?;
+        }
+        cargo::build_for_tests()
     });
-    looked.and(built)
+    let released = release(guest);
+    let debug = debug
+        .join()
+        .unwrap_or_else(|_| bail!("a lint or a build panicked"));
+    debug.and(released)
 }
 
 /// The tests of all crates, debug build, and meanwhile what needs no quiet machine.
-fn workspace(guest: bool) -> Result<()> {
-    cargo::run(cargo(&WORKSPACE_TESTS).arg("--no-run"))?;
-    let other = std::thread::spawn(move || meanwhile(guest));
-    let tests = cargo::run(cargo(&WORKSPACE_TESTS).arg("--no-fail-fast"));
+fn workspace() -> Result<()> {
+    let other = std::thread::spawn(meanwhile);
+    let (name, value) = cargo::BUILT;
+    let tests = cargo::run(
+        cargo(&WORKSPACE_TESTS)
+            .arg("--no-fail-fast")
+            .env(name, value),
+    );
     let done = other
         .join()
         .unwrap_or_else(|_| bail!("what is done beside the tests panicked"));
@@ -105,8 +121,8 @@ fn workspace(guest: bool) -> Result<()> {
 /// Runs everything; the last lines say what was tested on which device.
 pub(crate) fn run(options: &Options) -> Result<()> {
     packages::ensure()?;
-    look_and_build(!options.no_lint)?;
-    workspace(!options.no_guest)?;
+    look_and_build(options)?;
+    workspace()?;
     sound::miri()?;
     hostile::test()?;
     book::blocks(&book::Options::default())?;

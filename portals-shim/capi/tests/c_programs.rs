@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+#[path = "../../../tests/built.rs"]
+mod built;
 #[path = "../src/install.rs"]
 #[expect(
     unreachable_pub,
@@ -30,22 +32,12 @@ fn compiler(name: &str) -> bool {
     found
 }
 
-/// Builds the launcher once; the libraries were built with this test.
+/// Builds the launcher once; and the libraries.
 fn places() -> &'static Places {
     static PLACES: OnceLock<Places> = OnceLock::new();
     PLACES.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let exe = std::env::current_exe().unwrap();
-        let built = exe.ancestors().nth(2).unwrap().to_path_buf();
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "-p", "portolan", "-p", "portals-c"]);
-        build.arg("--target-dir").arg(built.parent().unwrap());
-        if built.file_name().is_some_and(|n| n == "release") {
-            build.arg("--release");
-        }
-        let status = build.current_dir(&root).status().unwrap();
-        assert!(status.success(), "the launcher does not build");
+        let built = built::built(&["-p", "portolan", "-p", "portals-c"]);
         Places {
             launcher: built.join("portolan"),
             root,

@@ -3,6 +3,8 @@
 //! They need a C compiler; without one the tests say so and pass.
 
 mod bad;
+#[path = "../../../../tests/built.rs"]
+mod built;
 mod calls;
 mod children;
 mod clock;

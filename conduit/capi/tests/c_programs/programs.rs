@@ -1,5 +1,6 @@
 //! Compiles programs of `tests/c` against an installation of what was built, and runs them as ranks of jobs.
 
+use crate::built::built;
 use gasnet_c::install;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,25 +30,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Builds in the profile of this test; where the results are.
-fn build(what: &[&str]) -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let built = exe.ancestors().nth(2).unwrap().to_path_buf();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.args(["build", "--quiet"]).args(what);
-    build.arg("--target-dir").arg(built.parent().unwrap());
-    if built.file_name().is_some_and(|n| n == "release") {
-        build.arg("--release");
-    }
-    let status = build.current_dir(root()).status().unwrap();
-    assert!(status.success(), "{what:?} does not build");
-    built
-}
-
 /// A library that is an example of this crate.
 pub(crate) fn example(name: &str) -> PathBuf {
-    let built = build(&["-p", "gasnet-c", "--example", name]);
+    let built = built(&["-p", "gasnet-c", "--example", name]);
     built.join("examples").join(format!("lib{name}.so"))
 }
 
@@ -59,7 +44,7 @@ pub(crate) fn places() -> &'static Places {
         let models = install::MODELS.map(|model| format!("gasnet-c-{model}"));
         let mut what = vec!["-p", "portolan"];
         what.extend(models.iter().flat_map(|library| ["-p", library]));
-        let built = build(&what);
+        let built = built(&what);
         let at = |name: &str| Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let (made, prefix) = (at("gasnet-installed-first"), at("gasnet-installed"));
         for old in [&made, &prefix] {
