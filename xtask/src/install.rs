@@ -78,10 +78,12 @@ fn below(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
-/// Builds what is installed.
-pub(crate) fn build() -> Result<()> {
-    let packages: Vec<_> = CRATES.iter().flat_map(|c| ["--package", *c]).collect();
-    cargo::build(&packages)
+/// The call of cargo that builds what is installed.
+pub(crate) fn build() -> Command {
+    let packages = CRATES.iter().flat_map(|c| ["--package", *c]);
+    let mut command = cargo::cargo(&["build", "--release", "--quiet"]);
+    command.args(packages);
+    command
 }
 
 /// Headers, files for pkg-config, and the C libraries that cargo left in `built`, with libraries in a folder of a prefix. Returns the
@@ -160,7 +162,7 @@ fn destination(options: &Options) -> Result<PathBuf> {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let to = destination(options)?;
-    build()?;
+    cargo::run(&mut build())?;
     let written = into(&to, &options.libdir)?;
     println!("{} files are below {}", written.len(), to.display());
     let (prefix, libdir) = (options.prefix.display(), &options.libdir);

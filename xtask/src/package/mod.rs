@@ -2,6 +2,7 @@
 //!
 //! | file | makes |
 //! |---|---|
+//! | `paths.rs` | builds so that no path of this machine is in what is packed |
 //! | `stage.rs` | the installation that is packed: stripped, with the licences of all that is in it |
 //! | `glibc.rs` | the oldest glibc that it runs with, which names and dependencies say |
 //! | `archive.rs` | the packages |
@@ -12,10 +13,11 @@
 mod archive;
 mod glibc;
 mod licences;
+mod paths;
 mod stage;
 mod trial;
 
-use crate::{cargo, install};
+use crate::cargo;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use std::path::PathBuf;
@@ -75,7 +77,7 @@ fn output(command: &mut Command) -> Result<String> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    install::build()?;
+    paths::build()?;
     let out = match &options.out {
         Some(out) => std::path::absolute(out)?,
         None => cargo::release_dir().with_file_name("package"),

@@ -1,6 +1,6 @@
 //! The installation that is packed.
 
-use super::{glibc, licences, output};
+use super::{glibc, licences, output, paths};
 use crate::install;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -26,9 +26,12 @@ impl Staged {
         for program in &programs {
             output(Command::new("strip").arg("--strip-unneeded").arg(program))?;
         }
-        for archive in archives(&to.join(libdir))? {
+        let archives = archives(&to.join(libdir))?;
+        for archive in &archives {
             output(Command::new("strip").arg("--strip-debug").arg(archive))?;
         }
+        paths::check(&programs)?;
+        paths::check(&archives)?;
         licences::write(&to.join("share/doc/portolan/THIRD-PARTY"))?;
         Ok(Self {
             root,
