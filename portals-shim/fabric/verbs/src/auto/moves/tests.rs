@@ -1,6 +1,7 @@
 //! The rules one by one; `explore.rs` plays all of them together.
 
 mod explore;
+mod many;
 
 use super::*;
 
