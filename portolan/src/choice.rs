@@ -157,8 +157,8 @@ fn whole_path(text: &str) -> Result<String, String> {
 }
 
 impl FabricArgs {
-    /// The choice, which an option of the model makes where no fabric is named.
-    pub(crate) fn choice(&self) -> FabricChoice {
+    /// The options of the model that were given.
+    fn of_model(&self) -> impl Iterator<Item = ModelOption> + use<> {
         let Self { model, wrong, .. } = self;
         let given = [
             (ModelOption::MACHINE, model.machine.is_some()),
@@ -170,7 +170,31 @@ impl FabricArgs {
             (ModelOption::FAULT_SEED, wrong.fault_seed.is_some()),
         ];
         let given = given.into_iter().filter(|(_, given)| *given);
-        self.fabric.with(given.map(|(option, _)| option))
+        given.map(|(option, _)| option)
+    }
+
+    /// The choice, which an option of the model makes where no fabric is named.
+    pub(crate) fn choice(&self) -> FabricChoice {
+        self.fabric.with(self.of_model())
+    }
+
+    /// The options that were given and that this fabric does not read, with their variables.
+    fn unread(&self, kind: FabricKind) -> Vec<String> {
+        let device = [
+            ("--channel", FabricConfig::CHANNEL, self.channel.is_some()),
+            ("--device", "PORTOLAN_DEVICE", self.device.is_some()),
+            ("--gid", "PORTOLAN_GID", self.gid.is_some()),
+        ];
+        let device = device.into_iter().filter(|(.., given)| *given);
+        let device = device.map(|(option, variable, _)| format!("{option} ({variable})"));
+        let mut unread = Vec::new();
+        if kind != FabricKind::Verbs {
+            unread.extend(device);
+        }
+        if kind != FabricKind::Seastar {
+            unread.extend(self.of_model().map(|option| option.to_string()));
+        }
+        unread
     }
 
     /// The choice of a command that is for the model: that, unless another is named.
@@ -201,6 +225,18 @@ impl FabricArgs {
             return Err(CmdError::Usage(message));
         }
         Ok(())
+    }
+
+    /// Says which options have no effect, for ranks that are all on this machine.
+    pub(crate) fn say_unread(&self) {
+        let kind = self.kind();
+        let unread = self.unread(kind);
+        if unread.is_empty() || host::variables::is_quiet() {
+            return;
+        }
+        let has = if unread.len() == 1 { "has" } else { "have" };
+        let unread = unread.join(", ");
+        eprintln!("portolan: {unread} {has} no effect: the fabric is {kind}");
     }
 
     /// The choice as the fabric's own configuration.
@@ -237,8 +273,8 @@ impl FabricArgs {
                 self.ranks_per_node.to_string().into(),
             ),
         ];
-        // To ranks that choose, each of these is a word for the model.
-        if fabric != FabricChoice::Auto {
+        // To ranks that choose, each of these is a word for the model; to others they say nothing.
+        if self.kind() == FabricKind::Seastar && fabric != FabricChoice::Auto {
             let (machine, mode) = (self.model.machine(), self.model.mode());
             variables.extend([
                 (ModelOption::MACHINE.variable.into(), machine.into()),

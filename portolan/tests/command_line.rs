@@ -294,3 +294,39 @@ fn every_variable_is_shown_with_value_default_and_meaning() {
         "{words}"
     );
 }
+
+#[test]
+fn options_of_another_fabric_are_said_to_have_no_effect() {
+    let job = |options: &[&str]| {
+        let output = shell(&[&["-n", "1"], options].concat(), "true");
+        assert!(output.status.success());
+        let all = text(&output.stderr);
+        let said = all.lines().filter(|line| line.contains("no effect"));
+        said.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        job(&["--fabric", "shm", "--map", "random:3", "--device", "rxe7"]),
+        [
+            "portolan: --device (PORTOLAN_DEVICE), --map (PORTOLAN_MAP) have no effect: the fabric is shm"
+        ]
+    );
+    assert_eq!(
+        job(&["--map", "linear", "--channel", "ud"]),
+        ["portolan: --channel (PORTOLAN_CHANNEL) has no effect: the fabric is seastar"]
+    );
+    assert!(job(&["--fabric", "shm"]).is_empty());
+    let mut quiet = command(&[
+        "run", "-n", "1", "--fabric", "shm", "--map", "linear", "--", "true",
+    ]);
+    let output = quiet.env("PORTOLAN_QUIET", "1").output().unwrap();
+    assert!(!text(&output.stderr).contains("no effect"));
+}
+
+#[test]
+fn a_job_in_a_job_is_not_told_of_what_nobody_gave() {
+    let inner = format!("{PORTOLAN} run -n 1 --fabric shm -- true");
+    let output = shell(&["-n", "1", "--fabric", "shm"], &inner);
+    assert!(output.status.success());
+    let said = text(&output.stderr);
+    assert!(!said.contains("no effect"), "{said}");
+}

@@ -374,6 +374,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     if let Some(job) = launched::job()? {
         return run_launched(job, options, &plan);
     }
+    options.fabric.say_unread();
     let outputs = Outputs::open(options)?;
     let measured = options.measured("portolan bench", &plan, &options.fabric)?;
     match measured {

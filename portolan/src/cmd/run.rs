@@ -212,6 +212,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     chosen.check()?;
     // Other hosts look at their own fabric.
     if !elsewhere {
+        chosen.say_unread();
         fabric::check_for(&chosen.config(), Some(ranks))?;
     }
     let mut env = chosen.variables((!elsewhere).then_some(ranks));
