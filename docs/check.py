@@ -16,7 +16,7 @@ Looks at docs/src, docs/decisions and the Markdown files of the root:
   * every lock of the sources is on the page of locks, and no other
   * no circle of modules that name each other is larger than it may be
   * each block and each picture is made by a command, or says why not; docs/blocks.py runs them
-  * sentences of the pages that newcomers read first have 25 words at most
+  * sentences of the pages that users read have 25 words at most
 """
 
 import pathlib

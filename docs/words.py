@@ -1,4 +1,4 @@
-"""How long the sentences are of the pages that newcomers read first.
+"""How long the sentences are of the pages that users read.
 
     docs/words.py            prints each that is too long
 
@@ -12,8 +12,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LONGEST = 25
-# These pages, and of the others the part before their first heading of the second level.
-WHOLE = (
+PAGES = (
     "README.md",
     "docs/src/introduction.md",
     "docs/src/portals-in-ten-minutes.md",
@@ -28,8 +27,12 @@ WHOLE = (
     "docs/src/c-programs.md",
     "docs/src/libfabric.md",
     "docs/src/porting-to-clusters.md",
+    "docs/src/command-line.md",
+    "docs/src/gasnet.md",
+    "docs/src/environments.md",
+    "docs/src/packages.md",
+    "docs/src/glossary.md",
 )
-HEADS = ("docs/src/gasnet.md",)
 
 
 def paragraphs(text):
@@ -55,12 +58,9 @@ def long_sentences(text):
 
 
 def problems():
-    for name in WHOLE + HEADS:
+    for name in PAGES:
         page = ROOT / name
-        text = page.read_text()
-        if name in HEADS:
-            text = re.split(r"^## ", text, flags=re.M)[0]
-        for length, sentence in long_sentences(text):
+        for length, sentence in long_sentences(page.read_text()):
             yield page, f"a sentence of {length} words: {sentence[:90]} …"
 
 

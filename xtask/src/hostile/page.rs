@@ -22,7 +22,7 @@ pub(super) fn write(fabrics: &[&str], rows: &[Row]) -> Result<()> {
         "<!-- Written by cargo xtask hostile --page. -->\n\n\
          # Where jobs run\n\n\
          `cargo xtask hostile` runs one program of two ranks in each environment and on each fabric. The program exchanges messages and\n\
-         data of every kind, from 1 B to 1 MiB, and checks each byte; some ranks then change what they are, and all exchange again.\n\
+         data of every kind, from 1 B to 1 MiB, and checks each byte. Some ranks then change what they are, and all exchange again.\n\
          *same*: the job ends with status 0 and the checksum of the first row. *status 3*: the fabric cannot be used there, and the\n\
          first words of the reason are these. After each job no process is left one second later.\n\n",
     );
