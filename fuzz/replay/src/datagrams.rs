@@ -3,7 +3,7 @@
 //! Two ends talk. Each input is a list of acts: send, put, deliver, lose, repeat, change bytes, let time pass, and bytes
 //! of nobody. What one end sent is handed up at the other in order and once, whatever happens to it on the way.
 
-use verbs_backend::rd::{Config, Endpoint, Event, Received, Time};
+use verbs_backend::rd::{Config, Endpoint, Event, Priority, Received, Time};
 
 type End = Endpoint<Vec<u8>>;
 
@@ -98,8 +98,8 @@ pub fn run(data: &[u8]) -> u32 {
                     continue;
                 };
                 world.sent[own].push(data.clone());
-                let urgent = false;
-                let sent = world.ends[own].send(world.now, peer, data, len as u64, 0, urgent);
+                let priority = Priority::InOrder;
+                let sent = world.ends[own].send(world.now, peer, data, len as u64, 0, priority);
                 assert!(sent.is_ok());
             }
             1 => world.pump(own),

@@ -247,8 +247,8 @@ impl<S: Source> Endpoint<S> {
             for partial in active.partials.drain(..) {
                 self.assembling -= partial.bytes();
             }
-            for Ended { tag, put } in ended {
-                unacked += u32::from(!put);
+            for Ended { tag, in_order } in ended {
+                unacked += u32::from(in_order);
                 self.events.push_back(Event::Failed { peer, tag });
             }
         }

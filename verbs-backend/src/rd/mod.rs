@@ -44,7 +44,8 @@
 //!   `poll_transmit` works off, or its peer has been given up.
 //! * **Memory is bounded**: by the window for what is sent, by [`Config::hold`] for each peer and
 //!   [`Config::reassembly`] in all for what has arrived out of order. The next segment in order never needs any of the
-//!   former, so that the bound stops nobody.
+//!   former, so that the bound stops nobody. Urgent fragments that wait for a peer are bounded by [`Config::owed`] and what the
+//!   peer had under way then: nothing more is taken from it (`send.rs`). Others are for the user to bound.
 //! * **Nothing that arrives is trusted**: what cannot be meant is counted ([`Stats`]) and dropped.
 //! * The two channels may overtake each other by [`Config::cross`] segments at most, fewer than it takes to believe in a
 //!   loss.
@@ -61,7 +62,7 @@ mod stats;
 mod wire;
 
 pub use peer::IDLE_PEER_BYTES;
-pub use send::{SendError, Source, Transmit};
+pub use send::{Priority, SendError, Source, Transmit};
 pub use stats::Stats;
 pub use wire::HEAD;
 
@@ -134,8 +135,12 @@ pub struct Config {
     pub reorder: u16,
     /// By how many segments of a peer the command channel may overtake its data channel.
     pub cross: u16,
-    /// Urgent fragments that may go before a waiting one that is not.
+    /// Urgent fragments that may go before a waiting one that is not; 64 or more where both ends of a pair owe each other urgent
+    /// ones for what they take (`send.rs` has the proof).
     pub overtake: u8,
+    /// Urgent fragments that may wait for a peer before nothing more is taken from it; 8 times what either end may have under
+    /// way, where both owe each other.
+    pub owed: u32,
     /// Received segments after which an ack does not wait.
     pub ack_every: u16,
     /// How long an ack waits for something to ride on.
@@ -146,7 +151,7 @@ pub struct Config {
     pub congestion: Congestion,
     /// Segments that may be on their way to this process in all: the receives that are posted.
     pub receives: u32,
-    /// How long a peer may say nothing to what it is sent before it is given up.
+    /// How long a peer may say nothing to what it is sent before it is given up. That it takes nothing yet is an answer.
     pub give_up: Time,
     /// Bytes kept of one peer's segments out of order.
     pub hold: usize,
@@ -175,6 +180,7 @@ impl Default for Config {
             reorder: 3,
             cross: 2,
             overtake: 8,
+            owed: 8 * 1024,
             ack_every: 16,
             ack_delay: MS / 20,
             retransmit: Retransmit::Adaptive {
@@ -275,7 +281,7 @@ pub enum Event {
         peer: PeerId,
         /// It said so.
         said: bool,
-        /// Fragments sent by [`Endpoint::send`] that were not acked: the last ones, if none was urgent.
+        /// Fragments sent by [`Endpoint::send`] that were not urgent and not acked: the last ones of these.
         unacked: u32,
     },
 }

@@ -32,7 +32,7 @@ pub(super) struct Peer {
     pub(super) newest: u64,
     /// Expiries of segments before this number belong to one event.
     pub(super) expired_until: u64,
-    /// When the peer last acked something new, or something was first sent to it.
+    /// When the peer last acked something new or said that it takes nothing yet, or something was first sent to it.
     pub(super) heard: Time,
     pub(super) pace: Pace,
     /// What the peer wants to have under way to it.
@@ -127,6 +127,15 @@ pub(super) type Spare = Vec<Box<Active>>;
 const KEEP: usize = 64;
 /// Idle ones kept.
 const POOL: usize = 64;
+
+impl Peer {
+    /// Urgent fragments that wait for it.
+    #[inline]
+    pub(super) fn waiting_for_it(&self) -> u32 {
+        let active = self.active.as_deref();
+        active.map_or(0, |active| active.urgent.len() as u32)
+    }
+}
 
 impl Active {
     /// That of a peer, from the pool if it has none.

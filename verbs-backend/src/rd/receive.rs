@@ -75,6 +75,10 @@ impl<S: Source> Endpoint<S> {
             peer.repeated = head.repeats;
             peer.pace.needless(needless);
         }
+        if head.share == 0 {
+            // It is there, and takes nothing yet.
+            peer.heard = now;
+        }
         if peer.share != head.share {
             peer.share = head.share;
             self.refresh(id);
@@ -111,6 +115,11 @@ impl<S: Source> Endpoint<S> {
         let ahead = head.seq - peer.next_in;
         if ahead >= u64::from(self.config.window) {
             self.stats.window_high += 1;
+            return Received::Nothing;
+        }
+        if peer.waiting_for_it() >= self.config.owed {
+            self.stats.owed_refused += 1;
+            self.ack_soon(id);
             return Received::Nothing;
         }
         let plain = peer.active.as_ref().is_none_or(|a| a.slots.is_empty());

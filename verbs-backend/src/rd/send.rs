@@ -7,6 +7,30 @@
 //! Lost segments go first, but never on the command channel: where much is lost, acks must get through. A peer is in turn
 //! while it has something to send, credits, room in its window and a congestion window that is not full; each turn is of a few
 //! segments. Everything sent carries the ack that is due.
+//!
+//! # A peer that asks faster than it acks
+//!
+//! A user whose answers are urgent would have those for a peer that does not ack them fill this process's memory. So while
+//! [`Config::owed`](super::Config::owed) urgent fragments wait for a peer, nothing of it is taken but acks: its segments are
+//! dropped and come again. It is told so by a share of 0, which also tells that this process is there. From half of them on it
+//! is told to have one segment under way.
+//!
+//! ```text
+//!   urgent ones that wait:   0 ─────────── owed / 2 ─────────── owed ───────► at most owed + 2 + 4 C
+//!   the peer may have:       its share     one segment          nothing is taken
+//! ```
+//!
+//! Two processes that ack never wait for each other. Let each have at most `C` segments under way to the other, each of which
+//! makes the receiver owe two urgent fragments at most if it is not urgent itself, and none if it is.
+//!
+//! * Take the later of the two moments in which an urgent fragment began to wait at an end where none did. That end owes 2, the
+//!   other one at most `owed + 1 + 2 C` (with segments that were kept for their turn), and what is under way brings at most `4 C`:
+//!   together no more than `V = owed + 6 C + 3`.
+//! * From then on a fragment that is not urgent leaves only after every [`Config::overtake`](super::Config::overtake) urgent
+//!   ones, at most twice otherwise. With 64 that adds less than `V / 31 + 5`.
+//! * Both take nothing only if `2 owed` is at most `V + V / 31 + 5`, which is false for `owed = 8 C` and `C` of 5 or more.
+//!
+//! So one of the two takes what arrives, and acks it; the other one's urgent fragments leave.
 
 use super::peer::Active;
 use super::wire::{self, EXTRA, HEAD, Head, Kind};
@@ -81,16 +105,42 @@ pub(super) struct Fragment<S> {
     /// Its id; for puts the landing.
     id: u32,
     put: bool,
+    priority: Priority,
+}
+
+/// What goes before what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// After all that was sent before and is not urgent.
+    InOrder,
+    /// Before those that wait and are not urgent, after urgent ones.
+    Urgent,
+    /// After all that was sent before, urgent or not.
+    Last,
 }
 
 /// What was sent or put, and is not kept any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) tag: u64,
-    pub(super) put: bool,
+    /// One by [`Endpoint::send`] that was not urgent.
+    pub(super) in_order: bool,
 }
 
 impl<S> Fragment<S> {
+    fn of_put(landing: u32, source: S, len: u64, tag: u64, priority: Priority) -> Self {
+        Self {
+            source,
+            tag,
+            len,
+            cut: 0,
+            left: 0,
+            id: landing,
+            put: true,
+            priority,
+        }
+    }
+
     fn is_cut(&self) -> bool {
         // Of an empty one its only segment tells.
         self.cut >= self.len && (self.len > 0 || self.left > 0)
@@ -131,7 +181,7 @@ pub(super) struct Segment {
 pub(super) struct Outstanding(VecDeque<(u32, u64)>);
 
 impl<S: super::Source> Endpoint<S> {
-    /// Queues a fragment. It is handed up in order with the others; with `urgent`, before those that wait and are not.
+    /// Queues a fragment. It is handed up in order with the others of its [`Priority`].
     ///
     /// # Errors
     ///
@@ -143,7 +193,7 @@ impl<S: super::Source> Endpoint<S> {
         source: S,
         len: u64,
         tag: u64,
-        urgent: bool,
+        priority: Priority,
     ) -> Result<(), SendError> {
         if len > u64::from(self.config.longest) {
             return Err(SendError::Length {
@@ -169,8 +219,9 @@ impl<S: super::Source> Endpoint<S> {
             left: 0,
             id,
             put: false,
+            priority,
         };
-        self.enqueue(now, to, fragment, urgent)
+        self.enqueue(now, to, fragment)
     }
 
     /// Queues data for a landing that the peer opens: each segment says where it belongs, so that it needs no fragment and
@@ -188,16 +239,26 @@ impl<S: super::Source> Endpoint<S> {
         len: u64,
         tag: u64,
     ) -> Result<(), SendError> {
-        let fragment = Fragment {
-            source,
-            tag,
-            len,
-            cut: 0,
-            left: 0,
-            id: landing,
-            put: true,
-        };
-        self.enqueue(now, to, fragment, false)
+        let fragment = Fragment::of_put(landing, source, len, tag, Priority::InOrder);
+        self.enqueue(now, to, fragment)
+    }
+
+    /// The same, before what waits and is not urgent.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]; the source is dropped.
+    pub fn put_urgent(
+        &mut self,
+        now: Time,
+        to: PeerId,
+        landing: u32,
+        source: S,
+        len: u64,
+        tag: u64,
+    ) -> Result<(), SendError> {
+        let fragment = Fragment::of_put(landing, source, len, tag, Priority::Urgent);
+        self.enqueue(now, to, fragment)
     }
 
     /// A number for a landing at a peer, by which its puts will name it, never 0; other ones have other
@@ -210,13 +271,7 @@ impl<S: super::Source> Endpoint<S> {
         })
     }
 
-    fn enqueue(
-        &mut self,
-        now: Time,
-        to: PeerId,
-        fragment: Fragment<S>,
-        urgent: bool,
-    ) -> Result<(), SendError> {
+    fn enqueue(&mut self, now: Time, to: PeerId, fragment: Fragment<S>) -> Result<(), SendError> {
         let index = to.index();
         let Some(peer) = self.peers.get_mut(index) else {
             return Err(SendError::NoPeer(index));
@@ -235,6 +290,7 @@ impl<S: super::Source> Endpoint<S> {
         if active.sends_nothing() {
             peer.heard = now;
         }
+        let urgent = fragment.priority == Priority::Urgent;
         let at = match self.free_fragments.pop() {
             Some(at) => {
                 self.fragments[at as usize] = Some(fragment);
@@ -247,6 +303,7 @@ impl<S: super::Source> Endpoint<S> {
         };
         if urgent {
             active.urgent.push_back(at);
+            self.stats.most_owed = self.stats.most_owed.max(active.urgent.len() as u64);
         } else {
             active.queue.push_back(at);
         }
@@ -391,7 +448,10 @@ impl<S: super::Source> Endpoint<S> {
     fn next_fragment(&self, id: u32) -> Option<(u32, Channel)> {
         let peer = self.peers.get(id as usize)?;
         let active = peer.active.as_deref()?;
-        let pass = active.queue.is_empty() || peer.overtaken < self.config.overtake;
+        let next = active.queue.front();
+        let next = next.and_then(|at| self.fragments[*at as usize].as_ref());
+        let pass = peer.overtaken < self.config.overtake
+            || next.is_none_or(|fragment| fragment.priority == Priority::Last);
         let urgent = active.urgent.front().filter(|_| pass);
         let at = *urgent.or(active.queue.front()).or(active.urgent.front())?;
         let fragment = self.fragments[at as usize].as_ref()?;
@@ -522,6 +582,12 @@ impl<S: super::Source> Endpoint<S> {
     ) -> Transmit {
         let share = self.crowd.share(&self.config);
         let peer = &mut self.peers[id as usize];
+        // An end that is owed much is asked for less, and is told if nothing of it is taken.
+        let share = match peer.waiting_for_it() {
+            waiting if waiting >= self.config.owed => 0,
+            waiting if waiting >= self.config.owed / 2 => 1,
+            _ => share,
+        };
         // This is the ack that was due.
         peer.unacked_receives = 0;
         self.ack_timers.check_out(id);
@@ -652,8 +718,11 @@ impl<S: super::Source> Endpoint<S> {
     }
 
     pub(super) fn drop_fragment(&mut self, at: u32) -> Option<Ended> {
-        let Fragment { tag, put, .. } = self.fragments.get_mut(at as usize)?.take()?;
+        let fragment = self.fragments.get_mut(at as usize)?.take()?;
         self.free_fragments.push(at);
-        Some(Ended { tag, put })
+        Some(Ended {
+            tag: fragment.tag,
+            in_order: !fragment.put && fragment.priority != Priority::Urgent,
+        })
     }
 }

@@ -60,6 +60,8 @@ pub struct Stats {
     pub hold_refused: u64,
     /// Dropped: the memory for unfinished fragments is used up. They come again.
     pub reassembly_refused: u64,
+    /// Dropped: too many urgent fragments wait for their sender. They come again.
+    pub owed_refused: u64,
     /// Put segments whose message the receiver did not want.
     pub unwanted_puts: u64,
     /// Acks older than what is known.
@@ -70,6 +72,8 @@ pub struct Stats {
     pub given_up: u64,
     /// Most segments that were unacked at one peer.
     pub most_unacked: u64,
+    /// Most urgent fragments that waited for one peer.
+    pub most_owed: u64,
     /// Farthest that a segment was ahead of its order.
     pub most_ahead: u64,
 }

@@ -1,7 +1,7 @@
 //! What peers and strangers may send. Each is dropped and counted, nothing is handed up, and memory stays bounded.
 
 use super::wire::{self, EXTRA, HEAD, Head, Kind};
-use super::{Config, Endpoint, Event, PeerId, Received, Stats};
+use super::{Config, Endpoint, Event, PeerId, Priority, Received, Stats};
 
 const OWN: u64 = 11;
 const OTHER: u64 = 22;
@@ -13,6 +13,8 @@ struct Liar {
     /// Of the next segment in order, and of what the end has sent.
     next: u64,
     acked: u64,
+    /// What it says that it takes.
+    share: u16,
 }
 
 impl Liar {
@@ -33,6 +35,7 @@ impl Liar {
             peer,
             next: wire::first_seq(wire::pair_key(OTHER, OWN)),
             acked: wire::first_seq(wire::pair_key(OWN, OTHER)),
+            share: 100,
         }
     }
 
@@ -44,7 +47,7 @@ impl Liar {
             sender: 1,
             seq,
             ack,
-            share: 100,
+            share: self.share,
             repeats: 0,
             again: false,
             kind,
@@ -256,7 +259,9 @@ fn puts_outside_their_landing_and_without_one() {
 #[test]
 fn acks_of_what_was_never_sent() {
     let mut liar = Liar::new(|_| {});
-    liar.end.send(0, liar.peer, vec![1], 1, 7, false).unwrap();
+    liar.end
+        .send(0, liar.peer, vec![1], 1, 7, Priority::InOrder)
+        .unwrap();
     let mut buffer = [0; 4096];
     assert!(liar.end.poll_transmit(0, &mut buffer).is_some());
     for ahead in [2, 100, 0x7000] {
@@ -271,6 +276,70 @@ fn acks_of_what_was_never_sent() {
     let bytes = liar.datagram(liar.next, liar.acked + 1, Kind::Ack, &[]);
     assert!(liar.give(&bytes));
     assert!(liar.end.next_timeout().is_none());
+}
+
+/// A peer that asks and does not ack is owed a bounded number of answers. It is told; once it acks, all that it asked for is taken.
+#[test]
+fn a_peer_that_asks_and_does_not_ack_is_owed_a_bounded_number_of_answers() {
+    const OWED: u32 = 16;
+    let mut liar = Liar::new(|config| config.owed = OWED);
+    let mut buffer = [0; 4096];
+    let mut said = 100;
+    for asked in 0..1000 {
+        if liar.give(&liar.segment(0, Kind::Fragment, b"ask")) {
+            liar.next += 1;
+            let (peer, answer) = (liar.peer, vec![7; 100]);
+            let sent = liar.end.send(0, peer, answer, 100, 0, Priority::Urgent);
+            assert!(sent.is_ok());
+        }
+        // One that is ahead is not kept either while nothing is taken.
+        if asked > 500 {
+            assert!(!liar.give(&liar.segment(1, Kind::Fragment, b"ask")));
+        }
+        while let Some(t) = liar.end.poll_transmit(0, &mut buffer) {
+            liar.end.handle_sent(t.channel, 1);
+            said = u16::from_le_bytes([buffer[12], buffer[13]]);
+        }
+    }
+    // As many as may be under way at first have left, and wait to be acked.
+    let (taken, left) = (liar.stats().fragment_receives, liar.stats().most_unacked);
+    assert_eq!(taken, u64::from(OWED) + left);
+    assert_eq!(liar.stats().owed_refused, 1000 - taken + 499);
+    assert_eq!(liar.stats().most_owed, OWED.into());
+    assert_eq!(liar.stats().held, 0);
+    assert_eq!(said, 0, "it is told that nothing is taken");
+    let memory = liar.end.memory();
+    assert!(memory < 100_000, "{memory}");
+    liar.acked += left;
+    liar.give(&liar.datagram(liar.next, liar.acked, Kind::Ack, &[]));
+    while let Some(t) = liar.end.poll_transmit(0, &mut buffer) {
+        liar.end.handle_sent(t.channel, 1);
+        said = u16::from_le_bytes([buffer[12], buffer[13]]);
+    }
+    assert!(said > 1, "it is told that all is taken: {said}");
+    assert!(liar.give(&liar.segment(0, Kind::Fragment, b"ask")));
+}
+
+/// Whoever says that it takes nothing yet is there, and whoever says nothing is not.
+#[test]
+fn a_peer_that_takes_nothing_yet_is_not_given_up() {
+    for (share, gone) in [(0, 0), (1, 1)] {
+        let mut liar = Liar::new(|config| config.give_up = 10_000_000);
+        liar.share = share;
+        liar.end
+            .send(0, liar.peer, vec![1], 1, 7, Priority::InOrder)
+            .unwrap();
+        let mut buffer = [0; 4096];
+        for now in (0..100_000_000).step_by(1_000_000) {
+            while let Some(t) = liar.end.poll_transmit(now, &mut buffer) {
+                liar.end.handle_sent(t.channel, 1);
+            }
+            let ack = liar.datagram(liar.next, liar.acked, Kind::Ack, &[]);
+            liar.end.handle_datagram(now, &ack);
+            liar.end.handle_timeout(now);
+        }
+        assert_eq!(liar.stats().given_up, gone, "share {share}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::net::{End, Net, Wire, token};
 use std::time::Instant;
-use verbs_backend::rd::{Channel, Config, Received, Time};
+use verbs_backend::rd::{Channel, Config, Priority, Received, Time};
 
 const MS: Time = 1_000_000;
 
@@ -27,8 +27,9 @@ fn ten_thousand_peers_in_one_process() {
     // Everybody gets a short message and one of three chunks, and answers; then a second round over what is there.
     for round in 0..2u8 {
         for id in &ids {
-            hub.send(now, *id, vec![round; 8], 8, 1, false).unwrap();
-            hub.send(now, *id, vec![round; 10_000], 10_000, 2, false)
+            hub.send(now, *id, vec![round; 8], 8, 1, Priority::InOrder)
+                .unwrap();
+            hub.send(now, *id, vec![round; 10_000], 10_000, 2, Priority::InOrder)
                 .unwrap();
         }
         let mut got = 0;
@@ -44,7 +45,9 @@ fn ten_thousand_peers_in_one_process() {
                 while let Some(event) = other.poll_event() {
                     let back = other.find(0).unwrap();
                     if matches!(event, verbs_backend::rd::Event::Fragment { .. }) {
-                        other.send(now, back, vec![9; 8], 8, 0, false).unwrap();
+                        other
+                            .send(now, back, vec![9; 8], 8, 0, Priority::InOrder)
+                            .unwrap();
                     }
                 }
                 while let Some(t) = other.poll_transmit(now, &mut buffer) {

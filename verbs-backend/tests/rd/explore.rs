@@ -5,7 +5,7 @@
 //! run's children name one datagram more, later than all that it names. So each set of fates is played exactly once.
 
 use super::net::{End, small, token};
-use verbs_backend::rd::{Channel, Config, Congestion, Event, Received, Retransmit, Time};
+use verbs_backend::rd::{Channel, Config, Congestion, Event, Priority, Received, Retransmit, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
@@ -63,7 +63,8 @@ impl Run {
                 let end = &mut run.ends[own];
                 let peer = end.find(1 - own as u32).unwrap();
                 let len = data.len() as u64;
-                end.send(run.now, peer, data, len, 0, false).unwrap();
+                end.send(run.now, peer, data, len, 0, Priority::InOrder)
+                    .unwrap();
             }
         }
         run

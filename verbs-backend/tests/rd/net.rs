@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use verbs_backend::rd::{Channel, Config, Endpoint, Event, PeerId, Received, Time};
+use verbs_backend::rd::{Channel, Config, Endpoint, Event, PeerId, Priority, Received, Time};
 
 pub(crate) type End = Endpoint<Vec<u8>>;
 
@@ -105,7 +105,7 @@ impl Net {
     }
 
     pub(crate) fn send(&mut self, from: usize, to: usize, data: Vec<u8>, tag: u64) {
-        self.send_as(from, to, data, tag, false);
+        self.send_as(from, to, data, tag, Priority::InOrder);
     }
 
     pub(crate) fn send_as(
@@ -114,12 +114,12 @@ impl Net {
         to: usize,
         data: Vec<u8>,
         tag: u64,
-        urgent: bool,
+        priority: Priority,
     ) {
         let peer = self.peer(from, to);
         let len = data.len() as u64;
         self.ends[from]
-            .send(self.now, peer, data, len, tag, urgent)
+            .send(self.now, peer, data, len, tag, priority)
             .unwrap();
     }
 

@@ -2,7 +2,7 @@
 //! what is handed up is what a naive list says.
 
 use super::net::{Got, Net, Wire, small};
-use verbs_backend::rd::{Congestion, Retransmit};
+use verbs_backend::rd::{Congestion, Priority, Retransmit};
 
 /// The first byte of a fragment says what it is.
 const PLAIN: u8 = 0;
@@ -79,7 +79,7 @@ fn play(seed: u64) -> (u64, u64) {
             6 | 7 => {
                 let data = [&[URGENT][..], &data].concat();
                 pair.urgent.push(data.clone());
-                net.send_as(from, to, data, tag, true);
+                net.send_as(from, to, data, tag, Priority::Urgent);
             }
             _ => {
                 let peer = net.peer(from, to);

@@ -2,7 +2,7 @@
 
 use super::net::{End, Got, Net, Wire, small, token};
 use verbs_backend::rd::{
-    Channel, Config, Congestion, Event, HEAD, PeerId, Received, Retransmit, Time,
+    Channel, Config, Congestion, Event, HEAD, PeerId, Priority, Received, Retransmit, Time,
 };
 
 const MS: Time = 1_000_000;
@@ -48,7 +48,7 @@ impl Two {
         let peer = self.peer(own);
         let (now, len) = (self.now, data.len() as u64);
         self.ends[own]
-            .send(now, peer, data.to_vec(), len, tag, false)
+            .send(now, peer, data.to_vec(), len, tag, Priority::InOrder)
             .unwrap();
     }
 
@@ -348,7 +348,7 @@ fn credits_bound_what_is_posted_and_peers_take_turns() {
     let mut end = End::new(config, 0, token(0));
     let peers: Vec<_> = (1..4).map(|n| end.add_peer(n, token(n as usize))).collect();
     for peer in &peers {
-        end.send(MS, *peer, vec![0; 20_000], 20_000, 0, false)
+        end.send(MS, *peer, vec![0; 20_000], 20_000, 0, Priority::InOrder)
             .unwrap();
     }
     let mut buffer = [0; 128];
@@ -432,7 +432,7 @@ fn urgent_fragments_go_first_but_not_for_ever() {
     let peer = two.peer(0);
     for i in 0..10 {
         two.ends[0]
-            .send(two.now, peer, vec![i], 1, 0, true)
+            .send(two.now, peer, vec![i], 1, 0, Priority::Urgent)
             .unwrap();
     }
     let mut got = Vec::new();
@@ -441,6 +441,53 @@ fn urgent_fragments_go_first_but_not_for_ever() {
     }
     assert_eq!(got.iter().position(|d| d == b"plain"), Some(3));
     assert_eq!(got.len(), 11);
+}
+
+/// What is sent last comes after all that was sent before it, in either order, and no turn is given to it.
+#[test]
+fn what_is_last_comes_after_all_before_it() {
+    let mut config = fixed(4096);
+    config.overtake = 3;
+    let mut two = Two::new(config);
+    let peer = two.peer(0);
+    two.send(0, b"plain", 0);
+    let mut say = |data: &[u8], priority| {
+        let len = data.len() as u64;
+        let sent = two.ends[0].send(two.now, peer, data.to_vec(), len, 0, priority);
+        assert!(sent.is_ok());
+    };
+    for i in 0..20 {
+        say(&[i], Priority::Urgent);
+    }
+    say(b"last", Priority::Last);
+    say(b"after", Priority::InOrder);
+    let mut got = Vec::new();
+    for (_, datagram) in two.take(0) {
+        got.extend(two.give(1, &datagram));
+    }
+    assert_eq!(got.iter().position(|d| d == b"plain"), Some(3));
+    assert_eq!(got[21..], [b"last".to_vec(), b"after".to_vec()]);
+}
+
+/// Data of a put that is urgent goes before requests, behind the fragment that announces it.
+#[test]
+fn an_urgent_put_goes_before_what_is_not_urgent() {
+    let mut config = fixed(4096);
+    config.overtake = 64;
+    let mut two = Two::new(config);
+    let peer = two.peer(0);
+    for i in 0..100 {
+        two.send(0, &[i], 1);
+    }
+    let (now, len) = (two.now, 300);
+    let end = &mut two.ends[0];
+    end.send(now, peer, vec![200], 1, 2, Priority::Urgent)
+        .unwrap();
+    end.put_urgent(now, peer, 1, vec![1; 300], len, 3).unwrap();
+    let sent = two.take(0);
+    let kinds: Vec<u8> = sent.iter().map(|(_, d)| d[KIND]).collect();
+    let puts = kinds.iter().rposition(|kind| *kind != kinds[0]);
+    assert!(puts.is_some_and(|last| last < 10), "{kinds:?}");
 }
 
 #[test]
@@ -503,7 +550,7 @@ fn a_peer_that_does_not_answer_is_given_up_and_what_it_was_sent_fails() {
     let peer = net.peer(0, 1);
     assert!(
         net.ends[0]
-            .send(net.now, peer, vec![], 0, 0, false)
+            .send(net.now, peer, vec![], 0, 0, Priority::InOrder)
             .is_err()
     );
     assert!(net.ends[0].is_idle());
@@ -623,6 +670,10 @@ fn who_goes_leaves_a_count_of_what_it_has_not_acked() {
         two.give(1, &sent[at].1);
     }
     two.send(0, b"said", 4);
+    // An answer is not among those that were sent in order.
+    let answer = b"answer".to_vec();
+    let sent = two.ends[0].send(now, peer, answer, 6, 5, Priority::Urgent);
+    assert!(sent.is_ok());
     let there = two.peer(1);
     two.ends[1].farewell(there);
     for (_, datagram) in two.take(1) {
@@ -638,7 +689,7 @@ fn who_goes_leaves_a_count_of_what_it_has_not_acked() {
     assert_eq!(events[0], Event::Acked { peer, tag: 0 });
     assert_eq!(
         events[1..],
-        [failed(1), failed(2), failed(3), failed(4), gone]
+        [failed(1), failed(2), failed(3), failed(5), failed(4), gone]
     );
 }
 

@@ -19,8 +19,8 @@
 //!
 //! # Invariants
 //!
-//! * **Order**: messages to a peer are one stream of fragments and puts, which `rd` keeps in order; nothing goes another
-//!   way. A descriptor's memory is written by its owner's library only, so no peer has to be asked before it is
+//! * **Order**: messages to a peer are one stream of fragments and puts, in which `rd` keeps requests in their order, and answers
+//!   in theirs; answers overtake requests, and a word comes after both. Nothing goes another way. A descriptor's memory is written by its owner's library only, so no peer has to be asked before it is
 //!   withdrawn.
 //! * **SEND_END** comes when the payload has been copied (what fits the first fragment) or acked by the peer (what is
 //!   longer): until then segments may have to be read again.
@@ -79,7 +79,7 @@ struct Peer {
     command: Destination,
     data: Destination,
     who: (u32, u32),
-    /// Frames sent, modulo 2^32.
+    /// Frames sent that are no answers, modulo 2^32.
     frames_sent: u32,
     /// Requests that wait for an answer, and the numbers of their frames.
     expected: Expected,

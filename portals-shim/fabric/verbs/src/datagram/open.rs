@@ -26,6 +26,8 @@ use verbs_backend::{Completion, Cq, DatagramAddress, DatagramOptions, DatagramQu
 const DATA: (u32, u32) = (512, 256);
 /// Receives and sends of the command channel.
 pub(super) const COMMAND: (u32, u32) = (256, 128);
+/// Answers that go before a request that waits.
+const TURN: u8 = 64;
 /// The longest datagram of the command channel.
 const COMMAND_MTU: usize = 768;
 
@@ -148,6 +150,8 @@ impl Unconnected {
             },
             data: ChannelConfig { mtu, depth: DATA.1 },
             receives: DATA.0,
+            overtake: TURN,
+            owed: 8 * DATA.0,
             give_up: patience,
             ..Config::default()
         };

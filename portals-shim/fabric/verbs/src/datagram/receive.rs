@@ -9,6 +9,9 @@ use std::time::Duration;
 
 /// Messages of a peer whose unwanted data is waited for; of more it is dropped when it comes.
 const UNWANTED: usize = 256;
+/// Landings of a peer that are open besides those: it announces one when the data of the one before has left, of requests and of
+/// answers.
+const LANDINGS: usize = UNWANTED + 16;
 /// How long a close waits for the next piece of data that nobody wants.
 const SURPLUS: Duration = Duration::from_millis(300);
 
@@ -70,6 +73,10 @@ impl DatagramNal {
                 if rest == 0 {
                     return self.deposited(ni, id, d.op, 0);
                 }
+                if self.announces_too_much(id) {
+                    ni.deposit_end(d.op, NiFail::FAIL);
+                    return self.rd.remove(id);
+                }
                 self.rd.open(id, landing, rest);
                 let landing_of = Landing {
                     op: Some(d.op),
@@ -101,6 +108,21 @@ impl DatagramNal {
             }
             Incoming::Acked | Incoming::Dropped(_) => self.expect_surplus(id, landing, rest),
         }
+    }
+
+    /// Whether a peer announces data and sends none of it.
+    fn announces_too_much(&mut self, id: PeerId) -> bool {
+        let peer = self.peers.get(id.index());
+        let rank = peer.filter(|peer| peer.landings.len() >= LANDINGS);
+        let Some(rank) = rank.map(|peer| peer.rank) else {
+            return false;
+        };
+        self.counters.bad_frames += 1;
+        tracing::error!(
+            peer = rank,
+            "peer given up: it announces data and sends none"
+        );
+        true
     }
 
     /// An ack of a put whose data the datagrams' own acks have not ended yet: it waits, so that SEND_END comes first (rule 27).

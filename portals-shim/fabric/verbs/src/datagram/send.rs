@@ -1,11 +1,15 @@
 //! The path of an outgoing message: a frame with the header and the first data, and for the rest a put.
+//!
+//! Answers are urgent: they go before requests that wait, which nothing orders them with. So `rd` bounds what waits for a peer
+//! that asks faster than it acks, and takes nothing more from it meanwhile; two ranks never wait for each other so
+//! (`verbs-backend/src/rd/send.rs` has the proof). Requests are this rank's own.
 
 use super::{After, DatagramNal, EXPECTED, Long, PeerId};
 use crate::frame::{self, Kind, MESSAGE_HEAD, Writer};
 use crate::trusted::MEMORY;
-use portals_core::{Header, Ni, NiFail, Segment, Segments};
+use portals_core::{Body, Header, Ni, NiFail, Segment, Segments};
 use smallvec::SmallVec;
-use verbs_backend::rd::{SendError, Source};
+use verbs_backend::rd::{Priority, SendError, Source};
 
 /// Where the bytes of a fragment or put are until they are acked.
 #[derive(Debug)]
@@ -14,6 +18,14 @@ pub(super) enum Payload {
     Frame(SmallVec<[u8; 128]>),
     /// Memory of a descriptor, which stays until the operation's end is told.
     Pieces(Segments),
+}
+
+/// Which message goes before which.
+fn priority_of(header: &Header) -> Priority {
+    match header.body {
+        Body::Ack { .. } | Body::Reply { .. } => Priority::Urgent,
+        Body::Put { .. } | Body::Get { .. } | Body::GetPut { .. } => Priority::InOrder,
+    }
 }
 
 /// Bytes of data that travel with a header: all that a datagram of `mtu` bytes has room for.
@@ -66,7 +78,8 @@ impl DatagramNal {
         bytes.truncate(used);
         frame::stamp(&mut bytes, 0, landing);
         // What a peer that has gone meanwhile was sent ends with it.
-        let sent = self.send_frame(peer, bytes, 0);
+        let priority = priority_of(header);
+        let sent = self.send_frame(peer, bytes, 0, priority);
         if sent.is_err() || landing == 0 {
             let fail = if sent.is_ok() {
                 NiFail::OK
@@ -90,10 +103,12 @@ impl DatagramNal {
         let tag = self.longs.insert(long) as u64 + 1;
         let rest = Self::segments_from(data, most);
         let (now, len) = (self.now, len - most);
-        if let Err(error) = self
-            .rd
-            .put(now, peer, landing, Payload::Pieces(rest), len, tag)
-        {
+        let rest = Payload::Pieces(rest);
+        let put = match priority {
+            Priority::Urgent => self.rd.put_urgent(now, peer, landing, rest, len, tag),
+            Priority::InOrder | Priority::Last => self.rd.put(now, peer, landing, rest, len, tag),
+        };
+        if let Err(error) = put {
             tracing::debug!(%error, "not sent");
             self.long_end(ni, tag, NiFail::FAIL);
         }
@@ -109,7 +124,7 @@ impl DatagramNal {
         let used = writer.len();
         bytes.truncate(used);
         frame::stamp(&mut bytes, 0, landing);
-        if let Err(error) = self.send_frame(peer, bytes, 0) {
+        if let Err(error) = self.send_frame(peer, bytes, 0, priority_of(header)) {
             tracing::debug!(%error, "not sent");
         }
     }
@@ -130,17 +145,20 @@ impl DatagramNal {
         self.longs.iter().filter(|(_, long)| waits(long)).count()
     }
 
-    /// Queues a frame, and counts it.
+    /// Queues a frame, and counts it unless it is an answer: those are not among the numbers of requests.
     pub(super) fn send_frame(
         &mut self,
         to: PeerId,
         bytes: SmallVec<[u8; 128]>,
         tag: u64,
+        priority: Priority,
     ) -> Result<(), SendError> {
         let len = bytes.len() as u64;
         let frame = Payload::Frame(bytes);
-        self.rd.send(self.now, to, frame, len, tag, false)?;
-        if let Some(peer) = self.peers.get_mut(to.index()) {
+        self.rd.send(self.now, to, frame, len, tag, priority)?;
+        if priority != Priority::Urgent
+            && let Some(peer) = self.peers.get_mut(to.index())
+        {
             peer.frames_sent = peer.frames_sent.wrapping_add(1);
         }
         Ok(())

@@ -7,7 +7,7 @@ use portals_core::{Ni, NiFail};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use verbs_backend::rd::Time;
+use verbs_backend::rd::{Priority, Time};
 
 /// Words of a peer that wait to be looked at. It says fewer before it waits for an answer, if it means them.
 const WORDS: u8 = 16;
@@ -86,7 +86,7 @@ impl DatagramNal {
         } else {
             0
         };
-        if let Err(error) = self.send_frame(peer, bytes, tag) {
+        if let Err(error) = self.send_frame(peer, bytes, tag, Priority::Last) {
             tracing::debug!(peer = rank, %error, "word not said");
             if tells {
                 let _ = self.longs.try_remove(tag as usize - 1);
