@@ -579,6 +579,8 @@ pub(super) struct Transfer {
     pub(super) read: bool,
     /// A write that may be made again, if the connection breaks before anything sent after it has arrived.
     pub(super) again: bool,
+    /// A read of data that the peer has announced by an RTS.
+    pub(super) announced: bool,
 }
 
 impl Transfer {
@@ -731,6 +733,7 @@ mod tests {
             },
             read: false,
             again: false,
+            announced: false,
         });
         let mut pieces = Vec::new();
         while let Some(t) = next {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `send_queue.rs` | what is asked of it: a short write, the end of a request |
 //! | `queue.rs` | what is posted at once, and what is posted later |
-//! | `waiting.rs` | what waits, and the answers among it |
+//! | `waiting.rs` | what waits, and which of it goes next |
 //! | `post.rs` | posting, and what becomes of what was refused |
 //! | `window.rs` | what is posted and not completed, and where its bytes are kept |
 //! | `flight.rs` | marks behind what is posted, and what its end does |
@@ -31,8 +31,9 @@
 //! * All of this is of one peer, and nothing here looks at other peers, at the connecting, or at what was received: what a
 //!   frame carries of those is told by [`SendQueue::slot_filled`], [`SendQueue::slots_posted`], and
 //!   [`SendQueue::request_done`]. So one lock for each peer protects it.
-//! * Everything for a peer leaves in the order in which it was queued: what cannot be posted waits
-//!   in `queue`, and nothing overtakes it.
+//! * Requests leave in the order in which they were made, and answers in theirs: what cannot be posted waits in `queue`, where
+//!   answers overtake requests (`waiting.rs`). Frames are numbered as they are posted, so that it does not matter to a new connection
+//!   in which order those leave that the peer has not had.
 //! * A frame is posted only with a credit for the slot it takes at the peer, which gives a credit
 //!   back only once the slot is posted again; frames of credits alone take one of the slots reserved
 //!   for them, at most one is under way. So a peer always has a receive for what it is sent.

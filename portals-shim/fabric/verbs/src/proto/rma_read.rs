@@ -95,6 +95,7 @@ impl Verbs {
             remote,
             read: true,
             again: false,
+            announced: false,
         };
         self.peers.sent_to(rank);
         self.begin_get(rank, transfer, id, by_am);
@@ -135,6 +136,7 @@ impl Verbs {
             remote,
             read: true,
             again: false,
+            announced: false,
         };
         self.post_transfer(
             rank,

@@ -177,6 +177,7 @@ impl Verbs {
             remote,
             read: false,
             again: false,
+            announced: false,
         };
         self.post_transfer(
             rank,
@@ -224,6 +225,7 @@ impl Verbs {
             remote,
             read: false,
             again: true,
+            announced: false,
         };
         let work = Work::Write {
             op: None,

@@ -118,6 +118,7 @@ impl Verbs {
             remote,
             read: false,
             again: true,
+            announced: false,
         };
         if let Some(peer) = self.peer(rank) {
             peer.requests.write_sent(header, id as u64);

@@ -196,6 +196,7 @@ impl Verbs {
             remote: from,
             read: true,
             again: false,
+            announced: true,
         };
         if request && let Some(peer) = self.peer(rank) {
             peer.received.late().begin();

@@ -67,6 +67,7 @@ impl Witness {
             remote,
             read: true,
             again: false,
+            announced: false,
         }
     }
 }

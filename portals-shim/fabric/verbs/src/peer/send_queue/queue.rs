@@ -152,12 +152,7 @@ impl SendQueue {
         self.flush();
         let had = self.credits.own();
         while self.has_room() {
-            match self.queue.front() {
-                None => break,
-                Some(Queued::Frame { .. }) if !self.credits.any() => break,
-                Some(_) => {}
-            }
-            match self.queue.pop_front() {
+            match self.queue.pop(self.credits.any()) {
                 Some(Queued::Frame { bytes }) => {
                     let len = bytes.len();
                     let place = self.window.place_mut();
@@ -180,6 +175,9 @@ impl SendQueue {
                 }
                 None => break,
             }
+        }
+        if self.withdrawn.are_any() {
+            self.requests_left();
         }
         let left = had - self.credits.own();
         self.credits.answers_wait(self.queue.answers(), left);

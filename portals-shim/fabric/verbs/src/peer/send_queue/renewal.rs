@@ -160,6 +160,7 @@ mod tests {
             },
             read,
             again: !read,
+            announced: false,
         }
     }
 

@@ -1,24 +1,29 @@
-//! What waits to be posted to one peer, and how many answers are among it.
+//! What waits to be posted to one peer: requests of this side, and answers that the peer has caused.
 //!
 //! ```text
-//!   own requests ──┐
-//!                  ├──► items, in their order ──(room, credit)──► posted
-//!   answers ───────┘
-//!        │
-//!        └─ ANSWERS rings' worth of them wait: the peer gets back one credit for each frame that leaves (`credits.rs`)
+//!   own requests ──► requests ──┐
+//!                               ├─ one request for every TURN answers ──(room, credit)──► posted
+//!   answers      ──► answers  ──┘
 //! ```
 //!
-//! A peer that asks and gives no credits would have its answers fill this process's memory. Everything leaves in its order,
-//! so an answer cannot overtake: what is bounded is what the peer may send meanwhile.
+//! Nothing orders answers with requests (rule 24 orders what is matched), so an answer does not wait for what this side asks:
+//! an ATS behind 10,000 requests would keep the peer's memory for as long.
 //!
 //! # Invariants
 //!
-//! * `answers` is the number of frames in `items` that the peer has caused.
+//! * Requests leave in their order, and answers in theirs. A read of the data of an RTS is an answer; reads of the peer's
+//!   advertised memory, and writes, are requests.
+//! * A frame leaves with a credit; what takes none does not wait for one, unless it is behind what does.
+//! * `owed` is the number of frames in `answers`.
+//! * A withdrawal is confirmed by an answer, which is made when no request before it moves data (`withdrawal.rs`).
 
 use crate::frame;
 use crate::memory::Transfer;
 use std::collections::VecDeque;
 use verbs_backend::Remote;
+
+/// Answers that leave between two requests while both wait: a peer that never stops asking cannot keep requests here.
+pub(super) const TURN: u32 = 64;
 
 /// What waits to be posted.
 #[derive(Debug)]
@@ -38,74 +43,131 @@ pub(super) enum Queued {
 }
 
 impl Queued {
+    /// The peer has caused it.
     fn is_answer(&self) -> bool {
         match self {
             Self::Frame { bytes } => frame::is_answer(bytes),
-            Self::Transfer { .. } | Self::Inline { .. } => false,
+            Self::Transfer { transfer, .. } => transfer.announced,
+            Self::Inline { .. } => false,
         }
+    }
+
+    fn is_frame(&self) -> bool {
+        matches!(self, Self::Frame { .. })
     }
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    items: VecDeque<Queued>,
-    answers: usize,
+    requests: VecDeque<Queued>,
+    answers: VecDeque<Queued>,
+    /// Frames among the answers.
+    owed: usize,
+    /// All that waits.
+    len: usize,
+    /// Answers that have left since a request did, while requests waited.
+    since: u32,
+    /// Requests that have left, modulo 2^32.
+    left: u32,
 }
 
 impl Waiting {
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.items.len()
+        self.len == 0
     }
 
     /// Frames that the peer has caused.
     pub(super) fn answers(&self) -> usize {
-        self.answers
+        self.owed
     }
 
-    pub(super) fn front(&self) -> Option<&Queued> {
-        self.items.front()
-    }
-
+    /// All of it, requests first.
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = &Queued> {
-        self.items.iter()
+        self.requests.iter().chain(&self.answers)
+    }
+
+    /// Whether a request among it moves data by the adapters alone.
+    pub(super) fn moves_data(&self) -> bool {
+        self.requests.iter().any(|request| !request.is_frame())
+    }
+
+    /// Requests that have left when all those that wait now will have.
+    pub(super) fn all_left(&self) -> u32 {
+        self.left.wrapping_add(self.requests.len() as u32)
+    }
+
+    /// Requests that have left, modulo 2^32.
+    pub(super) fn left(&self) -> u32 {
+        self.left
     }
 
     pub(super) fn push_back(&mut self, item: Queued) {
-        self.answers += usize::from(item.is_answer());
-        self.items.push_back(item);
+        self.count(&item);
+        match item.is_answer() {
+            true => self.answers.push_back(item),
+            false => self.requests.push_back(item),
+        }
     }
 
+    /// What comes before all others of its kind: it was taken by [`Waiting::pop`], or had been posted.
     pub(super) fn push_front(&mut self, item: Queued) {
-        self.answers += usize::from(item.is_answer());
-        self.items.push_front(item);
+        self.count(&item);
+        if item.is_answer() {
+            self.answers.push_front(item);
+        } else {
+            self.left = self.left.wrapping_sub(1);
+            self.requests.push_front(item);
+        }
     }
 
-    pub(super) fn pop_front(&mut self) -> Option<Queued> {
-        let item = self.items.pop_front()?;
-        self.answers -= usize::from(item.is_answer());
-        Some(item)
+    fn count(&mut self, item: &Queued) {
+        self.len += 1;
+        self.owed += usize::from(item.is_frame() && item.is_answer());
+    }
+
+    /// Takes what is to be posted next, with a credit or without.
+    pub(super) fn pop(&mut self, credit: bool) -> Option<Queued> {
+        let may = |item: &Queued| credit || !item.is_frame();
+        let request = self.requests.front().is_some_and(may);
+        let answer = self.answers.front().is_some_and(may);
+        if answer && !(request && self.since >= TURN) {
+            let answer = self.answers.pop_front()?;
+            self.since = match self.requests.is_empty() {
+                true => 0,
+                false => self.since.saturating_add(1),
+            };
+            self.owed -= usize::from(answer.is_frame());
+            self.len -= 1;
+            return Some(answer);
+        }
+        if !request {
+            return None;
+        }
+        (self.since, self.left) = (0, self.left.wrapping_add(1));
+        self.len -= 1;
+        self.requests.pop_front()
     }
 
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// All of it, in its order.
+    /// All of it, requests first.
     pub(super) fn take(&mut self) -> VecDeque<Queued> {
-        std::mem::take(self).items
+        let mut all = std::mem::take(self);
+        all.requests.append(&mut all.answers);
+        all.requests
     }
 }
 
 impl From<VecDeque<Queued>> for Waiting {
     fn from(items: VecDeque<Queued>) -> Self {
-        let answers = items.iter().filter(|item| item.is_answer()).count();
-        Self { items, answers }
+        let mut waiting = Self::default();
+        items.into_iter().for_each(|item| waiting.push_back(item));
+        waiting
     }
 }
 
@@ -211,19 +273,110 @@ mod tests {
         }
     }
 
+    fn answer() -> Queued {
+        frame(Kind::AckToSend, |w| w.token(1))
+    }
+
+    fn request() -> Queued {
+        frame(Kind::ReadRequest, |w| w.token(1))
+    }
+
+    fn read(announced: bool) -> Queued {
+        let (address, rkey) = (0, 0);
+        let transfer = Transfer {
+            local: portals_core::Segment { addr: 0, len: 8 },
+            lkey: 0,
+            remote: Remote { address, rkey },
+            read: true,
+            again: false,
+            announced,
+        };
+        Queued::Transfer { transfer, id: 1 }
+    }
+
+    /// What leaves, with a credit or without: `q` and `a` are frames of requests and answers, `Q` and `A` reads.
+    fn order(waiting: &mut Waiting, credit: bool) -> String {
+        let next = std::iter::from_fn(|| waiting.pop(credit));
+        next.map(|item| match (item.is_answer(), item.is_frame()) {
+            (false, true) => 'q',
+            (true, true) => 'a',
+            (false, false) => 'Q',
+            (true, false) => 'A',
+        })
+        .collect()
+    }
+
+    #[test]
+    fn answers_leave_first_and_keep_no_request_here() {
+        let mut waiting = Waiting::default();
+        (0..3).for_each(|_| waiting.push_back(request()));
+        (0..130).for_each(|_| waiting.push_back(answer()));
+        let turn = "a".repeat(64);
+        assert_eq!(order(&mut waiting, true), format!("{turn}q{turn}qaaq"));
+        // Answers that left while no request waited give no turn to a later one.
+        (0..100).for_each(|_| waiting.push_back(answer()));
+        assert_eq!(order(&mut waiting, true).len(), 100);
+        waiting.push_back(request());
+        waiting.push_back(answer());
+        assert_eq!(order(&mut waiting, true), "aq");
+    }
+
+    #[test]
+    fn what_takes_no_credit_does_not_wait_for_one() {
+        let mut waiting = Waiting::default();
+        for item in [request(), read(false), read(true), answer(), read(true)] {
+            waiting.push_back(item);
+        }
+        assert_eq!(
+            order(&mut waiting, false),
+            "A",
+            "the others are behind frames"
+        );
+        assert_eq!(order(&mut waiting, true), "aAqQ");
+        waiting.push_back(read(false));
+        waiting.push_back(answer());
+        assert_eq!(order(&mut waiting, false), "Q");
+        assert_eq!((waiting.answers(), waiting.is_empty()), (1, false));
+    }
+
+    #[test]
+    fn requests_are_numbered_as_they_leave() {
+        let mut waiting = Waiting::default();
+        for item in [request(), answer(), read(false)] {
+            waiting.push_back(item);
+        }
+        assert!(waiting.moves_data());
+        let all = waiting.all_left();
+        assert_eq!(all.wrapping_sub(waiting.left()), 2);
+        let taken = [waiting.pop(true), waiting.pop(true)];
+        let [Some(first), Some(second)] = taken else {
+            panic!("{taken:?}");
+        };
+        assert!(first.is_answer() && !second.is_answer());
+        waiting.push_front(second);
+        assert_eq!(all.wrapping_sub(waiting.left()), 2);
+        // What had been posted before comes before, and so must leave too.
+        waiting.push_front(request());
+        assert_eq!(
+            (waiting.all_left(), all.wrapping_sub(waiting.left())),
+            (all, 3)
+        );
+        assert_eq!(order(&mut waiting, true), "qqQ");
+        assert_eq!(waiting.left(), all);
+    }
+
     #[test]
     fn answers_are_counted_wherever_they_come_and_go() {
-        let answer = || frame(Kind::AckToSend, |w| w.token(1));
-        let request = || frame(Kind::ReadRequest, |w| w.token(1));
         let mut waiting = Waiting::default();
         waiting.push_back(request());
         waiting.push_back(answer());
         waiting.push_front(answer());
-        assert_eq!((waiting.len(), waiting.answers()), (3, 2));
-        assert!(waiting.pop_front().is_some_and(|item| item.is_answer()));
+        waiting.push_back(read(true));
+        assert_eq!((waiting.iter().count(), waiting.answers()), (4, 2));
+        assert!(waiting.pop(true).is_some_and(|item| item.is_answer()));
         assert_eq!(waiting.answers(), 1);
         let taken = waiting.take();
-        assert_eq!((waiting.len(), waiting.answers()), (0, 0));
+        assert_eq!((waiting.is_empty(), waiting.answers()), (true, 0));
         assert_eq!(Waiting::from(taken).answers(), 1);
         waiting.push_back(answer());
         waiting.clear();

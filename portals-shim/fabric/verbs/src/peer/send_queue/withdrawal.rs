@@ -7,7 +7,8 @@
 //!
 //! # Invariants
 //!
-//! * A withdrawal is confirmed when all reads that were posted or waited before it are done. The order of the connection
+//! * A withdrawal is confirmed when all reads that were posted or waited before it are done, and all writes that waited have been
+//!   posted: the confirmation is an answer, and overtakes requests. The order of the connection
 //!   does not see to that: a read whose answer was lost is executed again, after what came behind it, and the memory may be
 //!   gone by then. Writes and frames are not.
 //! * Nothing need follow a read for its end, but an adapter may find out that an answer was lost by what comes behind it
@@ -15,14 +16,27 @@
 //! * A connection that breaks takes its unconfirmed withdrawals with it: the peer waits for them no more.
 
 use super::SendQueue;
-use super::waiting::Queued;
 use super::window::Flying;
 
 /// Withdrawals to be confirmed.
 #[derive(Debug, Default)]
 pub(super) struct Withdrawn {
-    /// Each by its token, and when so many requests are done, modulo 2^32.
-    waiting: Vec<(u32, u32)>,
+    /// Each by its token, and when it can be confirmed.
+    waiting: Vec<(u32, Due)>,
+}
+
+/// When a withdrawal can be confirmed; numbers are modulo 2^32.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    /// When so many of the requests that wait have left, and what was posted then is done.
+    Left(u32),
+    /// When so many requests are done.
+    Done(u32),
+}
+
+/// Whether a number has come to `due`.
+fn is_reached(number: u32, due: u32) -> bool {
+    number.wrapping_sub(due) < 1 << 31
 }
 
 impl Withdrawn {
@@ -33,9 +47,32 @@ impl Withdrawn {
 
     /// One that can be confirmed when the requests before the `oldest` one under way are done.
     fn next(&mut self, oldest: u32) -> Option<u32> {
-        let done = |due: u32| oldest.wrapping_sub(due) < 1 << 31;
-        let at = self.waiting.iter().position(|(_, due)| done(*due))?;
+        let done = |(_, due): &(u32, Due)| match due {
+            Due::Left(_) => false,
+            Due::Done(due) => is_reached(oldest, *due),
+        };
+        let at = self.waiting.iter().position(done)?;
         Some(self.waiting.swap_remove(at).0)
+    }
+
+    /// Whether one waits.
+    #[inline]
+    pub(super) fn are_any(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// So many requests have left, and `flown` were posted; whether one waits for the end of these from here on.
+    fn left(&mut self, left: u32, flown: u32) -> bool {
+        let mut any = false;
+        for (_, due) in &mut self.waiting {
+            if let Due::Left(number) = *due
+                && is_reached(left, number)
+            {
+                *due = Due::Done(flown);
+                any = true;
+            }
+        }
+        any
     }
 }
 
@@ -43,17 +80,34 @@ impl SendQueue {
     /// A withdrawal was taken note of; whether it can be confirmed at once, or else later by [`SendQueue::next_confirmable`].
     pub(crate) fn confirms_at_once(&mut self, token: u32) -> bool {
         let flies = |f: &Flying| matches!(f, Flying::Read { .. });
-        let waits = |q: &Queued| matches!(q, Queued::Transfer { transfer, .. } if transfer.read);
-        if !self.window.iter().any(flies) && !self.queue.iter().any(waits) {
+        let waits = self.queue.moves_data();
+        if !waits && !self.window.iter().any(flies) {
             return true;
         }
-        let waiting = self.queue.len() + self.kept_back();
-        let due = self.window.flown().wrapping_add(waiting as u32);
+        let due = match waits {
+            true => Due::Left(self.queue.all_left()),
+            // What is kept back is posted before anything else.
+            false => Due::Done(self.window.flown().wrapping_add(self.kept_back() as u32)),
+        };
         self.withdrawn.waiting.push((token, due));
-        if waiting == 0 && self.confirm.is_none() {
-            self.post_mark();
+        if !waits && self.kept_back() == 0 {
+            self.mark_withdrawal();
         }
         false
+    }
+
+    /// Requests that waited have been posted.
+    #[cold]
+    pub(super) fn requests_left(&mut self) {
+        if self.withdrawn.left(self.queue.left(), self.window.flown()) {
+            self.mark_withdrawal();
+        }
+    }
+
+    fn mark_withdrawal(&mut self) {
+        if self.confirm.is_none() {
+            self.post_mark();
+        }
     }
 
     /// A withdrawal that can be confirmed now.
@@ -63,7 +117,7 @@ impl SendQueue {
 
     /// Whether a withdrawal waits for reads.
     pub(crate) fn awaits_reads(&self) -> bool {
-        !self.withdrawn.waiting.is_empty()
+        self.withdrawn.are_any()
     }
 
     /// Requests that were ever posted, modulo 2^32.
@@ -75,6 +129,7 @@ impl SendQueue {
 
 #[cfg(test)]
 mod tests {
+    use super::super::waiting::Queued;
     use super::*;
     use crate::memory::Transfer;
     use portals_core::Segment;
@@ -90,6 +145,7 @@ mod tests {
             },
             read: true,
             again: false,
+            announced: false,
         };
         (transfer, id)
     }
@@ -141,8 +197,16 @@ mod tests {
         sq.queue.push_back(Queued::Transfer { transfer, id });
         assert!(!sq.confirms_at_once(7));
         assert_eq!(sq.next_confirmable(), None);
-        sq.queue.clear();
+        sq.requests_left();
+        assert_eq!(sq.next_confirmable(), None);
+        // An answer overtakes it, and is done before.
+        sq.fly(Flying::Credit);
+        assert_eq!(sq.window.pop().map(|_| ()), Some(()));
+        sq.requests_left();
+        assert_eq!(sq.next_confirmable(), None);
+        assert!(sq.queue.pop(true).is_some());
         fly(&mut sq, 1);
+        sq.requests_left();
         assert_eq!(sq.next_confirmable(), None);
         assert_eq!(sq.done_up_to(1), Some(1));
         assert_eq!(sq.next_confirmable(), Some(7));

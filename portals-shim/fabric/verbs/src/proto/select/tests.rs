@@ -209,6 +209,7 @@ fn nothing_overtakes_a_request_that_is_not_done() {
         remote: OPEN.start,
         read: false,
         again: false,
+        announced: false,
     };
     peer.sq.transfer(transfer, 0);
     assert_eq!(places(&peer), (None, None));
