@@ -500,11 +500,10 @@ impl Verbs {
                 continue;
             };
             if peer.sq.is_broken() && peer.session.stage() != Stage::Draining && !peer.is_failed() {
-                let is_overdrawn = peer.sq.is_overdrawn();
+                let fault = peer.sq.fault();
                 if self.closed {
                     self.fail_peer(ni, rank, &"the interface closes");
-                } else if is_overdrawn {
-                    let why = "it sends without credits and takes none of its answers";
+                } else if let Some(why) = fault {
                     self.fail_peer(ni, rank, &why);
                 } else {
                     self.drain(rank);

@@ -128,6 +128,13 @@ impl Peer {
         self.is_failed() || (self.held.is_empty() && self.sq.is_drained())
     }
 
+    /// The next answer that waits for data no more.
+    pub(super) fn next_late(&mut self) -> Option<Late> {
+        let late = self.received.late().next()?;
+        self.sq.keep_promise(1);
+        Some(late)
+    }
+
     /// Accounts what rode on a frame of the peer.
     pub(super) fn handle_prefix(&mut self, prefix: &frame::Prefix, kind_takes_slot: bool) {
         self.sq.take_credits(prefix.credits.get());

@@ -2,7 +2,7 @@
 
 use super::frame::{self, Body as FrameBody, Ends, FrameError, Kind, TOKEN};
 use super::handshake::Stage;
-use super::peer::Late;
+use super::peer::{Late, Peer};
 use super::proto::select::{self, Protocol};
 use super::verbs::{After, Verbs};
 use crate::trusted::MEMORY;
@@ -221,7 +221,10 @@ impl Verbs {
     /// Answers a request that has matched, or keeps it until the data of the puts before it is in place.
     fn answer(&mut self, ni: &mut Ni, rank: usize, late: Late) {
         match self.peer(rank) {
-            Some(peer) if peer.received.awaits_data() => peer.received.late().wait(late),
+            Some(peer) if peer.received.awaits_data() => {
+                peer.sq.promise(1);
+                peer.received.late().wait(late);
+            }
             _ => self.answer_now(ni, rank, late),
         }
     }
@@ -260,7 +263,7 @@ impl Verbs {
     pub(super) fn put_in_place(&mut self, ni: &mut Ni, rank: usize) {
         let Some(peer) = self.peer(rank) else { return };
         peer.received.late().end();
-        while let Some(late) = self.peer(rank).and_then(|p| p.received.late().next()) {
+        while let Some(late) = self.peer(rank).and_then(Peer::next_late) {
             self.answer_now(ni, rank, late);
         }
     }

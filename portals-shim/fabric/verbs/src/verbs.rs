@@ -119,6 +119,9 @@ impl Verbs {
                 *pending += usize::from(peer.sq.is_broken());
             }
         });
+        if self.due.confirm {
+            self.confirm_withdrawn();
+        }
     }
 
     /// Makes progress, here and by `beside`, or rests if there was nothing to do: `idle` counts such rests, of which later

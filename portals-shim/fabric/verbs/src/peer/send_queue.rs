@@ -115,6 +115,8 @@ pub(crate) struct SendQueue {
     headers: SentHeaders,
     credits: Credits,
     max_inline: usize,
+    /// Long replies that the peer has not acknowledged.
+    unread: usize,
     /// Requests of the peer whose effect is complete here, as the next frame tells it.
     requests_done: u32,
 }
@@ -137,6 +139,7 @@ impl SendQueue {
             headers: SentHeaders::new(),
             credits: Credits::new(lent),
             max_inline: 0,
+            unread: 0,
             requests_done: 0,
         }
     }
@@ -268,7 +271,7 @@ impl SendQueue {
     /// What [`SendQueue::pump`] does would have an effect.
     #[inline]
     pub(crate) fn wants_pump(&self) -> bool {
-        !self.queue.is_empty() || self.kept_back() > 0 || self.credits.is_due() || self.broken
+        !self.queue.is_clear() || self.kept_back() > 0 || self.credits.is_due() || self.broken
     }
 
     #[inline]
@@ -311,9 +314,45 @@ impl SendQueue {
         self.credits.posted();
     }
 
-    /// The peer sends without credits while too many answers wait for it.
-    pub(crate) fn is_overdrawn(&self) -> bool {
-        self.credits.is_overdrawn()
+    /// Why the peer does not keep to what is agreed on, if it does not.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        if self.credits.is_overdrawn() {
+            return Some("it sends without credits and takes none of its answers");
+        }
+        if self.unread > self.credits.limit() {
+            return Some("it acknowledges none of its long replies");
+        }
+        let floods = self.withdrawn.are_too_many();
+        floods.then_some("it changes its descriptors and waits for no confirmation")
+    }
+
+    /// Accounts what is owed to the peer.
+    fn count_answers(&mut self) {
+        self.credits.answers_wait(self.queue.owed());
+    }
+
+    /// What is under way will bring the peer so many answers, at most.
+    pub(crate) fn promise(&mut self, answers: usize) {
+        self.queue.promise(answers);
+        self.count_answers();
+    }
+
+    /// It has ended; what it brings is sent now.
+    pub(crate) fn keep_promise(&mut self, answers: usize) {
+        self.queue.keep(answers);
+        self.count_answers();
+    }
+
+    /// The peer is told of a long reply, which it is to acknowledge.
+    pub(crate) fn reply_begun(&mut self) {
+        self.unread += 1;
+        // Who mends connections gives the peer up.
+        self.broken |= self.unread > self.credits.limit();
+    }
+
+    /// It has acknowledged one.
+    pub(crate) fn reply_ended(&mut self) {
+        self.unread = self.unread.saturating_sub(1);
     }
 
     /// Slots here that the peer may fill.
@@ -330,5 +369,38 @@ impl SendQueue {
     /// Requests of the peer whose effect is complete here.
     pub(crate) fn requests_done(&self) -> u32 {
         self.requests_done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_with_more_unread_replies_than_one_that_counts_is_at_fault() {
+        let mut sq = SendQueue::new(1, 16, 64);
+        let limit = 64 * 16;
+        for _ in 0..3 {
+            (0..limit).for_each(|_| sq.reply_begun());
+            assert_eq!((sq.is_broken(), sq.fault()), (false, None));
+            (0..limit).for_each(|_| sq.reply_ended());
+        }
+        (0..=limit).for_each(|_| sq.reply_begun());
+        assert!(sq.is_broken());
+        assert!(sq.fault().is_some_and(|why| why.contains("long replies")));
+    }
+
+    /// More is owed to a peer than to one that counts: what a new connection grants does not help it.
+    #[test]
+    fn a_peer_that_is_owed_too_much_is_at_fault_after_a_new_connection_too() {
+        let mut sq = SendQueue::new(1, 16, 64);
+        sq.promise(64 * 16);
+        let _ = sq.renew(16, 0, crate::proto::recover);
+        assert_eq!(sq.fault(), None);
+        assert!(!sq.queue.is_clear());
+        sq.promise(1);
+        assert!(sq.fault().is_some());
+        let _ = sq.renew(16, 0, crate::proto::recover);
+        assert!(sq.fault().is_some());
     }
 }

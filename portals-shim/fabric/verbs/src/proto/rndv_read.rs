@@ -16,6 +16,7 @@
 //! # Invariants
 //!
 //! * Data stays registered, and its descriptor in use, until the target has said that it has read it.
+//! * A peer that acknowledges none of its long replies is given up when it has had too many (`send_queue/credits.rs`).
 //! * What a get or an exchange reads at the target is read when the puts before it are in place (`peer/received/late.rs`).
 
 use super::ending::Ending;
@@ -39,6 +40,11 @@ pub(super) const ENDING: Ending = Ending {
         }
     },
 };
+
+/// Answers that the end of a read brings, at most: an ATS, and the ack of a request.
+const fn answers_of(request: bool) -> usize {
+    if request { 2 } else { 1 }
+}
 
 /// Data for a peer, by its token.
 fn sends_to(verbs: &Verbs, rank: usize) -> impl Iterator<Item = usize> {
@@ -99,6 +105,9 @@ impl Verbs {
         let Some(peer) = self.peers.get_mut(rank) else {
             return;
         };
+        if let After::Reply(_) = after {
+            peer.sq.reply_begun();
+        }
         peer.sq.send(
             &self.send_pool,
             Kind::ReadyToSend,
@@ -198,8 +207,11 @@ impl Verbs {
             again: false,
             announced: true,
         };
-        if request && let Some(peer) = self.peer(rank) {
-            peer.received.late().begin();
+        if let Some(peer) = self.peer(rank) {
+            peer.sq.promise(answers_of(request));
+            if request {
+                peer.received.late().begin();
+            }
         }
         self.post_transfer(
             rank,
@@ -228,6 +240,9 @@ impl Verbs {
             if read.staged.region.read(0, &mut data).is_ok() {
                 MEMORY.scatter(&read.segments, &data);
             }
+        }
+        if let Some(peer) = self.peer(rank) {
+            peer.sq.keep_promise(answers_of(request));
         }
         self.send_ats(ni, rank, token, request, Some(op), fail);
         if request {
@@ -286,7 +301,14 @@ impl Verbs {
 
     /// A peer is done with data of ours.
     pub(crate) fn source_free(&mut self, ni: &mut Ni, token: usize, fail: NiFail) {
-        match self.rndv_sends.try_remove(token).map(|a| a.after) {
+        let send = self.rndv_sends.try_remove(token);
+        if let Some(send) = &send
+            && let After::Reply(_) = send.after
+            && let Some(peer) = self.peers.get_mut(send.peer)
+        {
+            peer.sq.reply_ended();
+        }
+        match send.map(|a| a.after) {
             Some(After::Send(Some(op))) => ni.send_end(op, fail),
             Some(After::Reply(op)) => ni.reply_end(op, fail),
             Some(After::Send(None)) | None => {}

@@ -66,7 +66,7 @@ impl SendQueue {
 
     /// Frames that wait and that the peer has caused.
     pub(crate) fn answers_waiting(&self) -> usize {
-        self.queue.answers()
+        self.queue.owed()
     }
 
     fn post_as_is(&mut self, op: SendOp, buffer: Buffer, len: usize) {

@@ -12,30 +12,49 @@
 //!
 //! # A peer that takes no answers
 //!
-//! A peer that asks and gives no credits would have its answers fill this process's memory. So while [`ANSWERS`] times `lent`
-//! answers wait for it, it gets back `lent` credits, and one more for each frame that leaves. The answers that wait are at most
-//! these, the answers to `2 * lent` frames, and those to one frame for each request of this side that leaves before them.
-//! A frame that comes without a credit meanwhile is of a peer that does not count: it is given up ([`Credits::is_overdrawn`]).
+//! A peer that asks and gives no credits, or announces data faster than it can be read, would have what it is owed fill this
+//! process's memory. A rank *owes* the answers that wait for the peer, and those that reads of the peer's data and answers that
+//! are put off will bring. Let `m` be the larger number of slots of the two sides, and 8 at least.
 //!
-//! Two ranks that count never wait for each other. Assume that both, A and B, can give none:
+//! * While a rank owes [`ANSWERS`] times `m`, it gives no credits. A frame that comes without one meanwhile is of a peer that
+//!   does not count, which is given up ([`Credits::is_overdrawn`]).
+//! * While a rank owes [`MUCH`] times `m`, its own requests leave only after every 64 answers (`waiting.rs`), and no withdrawal
+//!   is confirmed. What takes no credit leaves all the same.
+//! * A new connection grants credits anew. So a peer that is owed [`LIMIT`] times `m` is given up, which takes 27
+//!   connections at least that broke while 8 times `m` were owed.
 //!
-//! * Each has given `lent` credits more than frames of its own have left since it had to count, B since a later time `t`.
-//!   Both have spent all credits that they got, as their queues are not empty.
-//! * So B has given, since `t`, at least `lent` more than A has given since `t`.
-//! * A has given, in all, at least `lent` more than B. Before `t`, therefore, it gave at least `2 * lent` more than B.
-//! * But A never gives more than `lent` above what has left by credits of B. So the assumption is false.
+//! Two ranks that count never wait for each other. Let a request make its target owe two answers at most (ATS and ACK), the RTS of
+//! a long reply one (ATS), and other answers none. Let `F` be what both owe, and what the frames on their way will make them owe.
+//!
+//! * Take the later of the two moments in which a rank began to owe `2 m`. It owes `2 m + 1` then, and what comes to it brings
+//!   `2 m`. The other one owes, with what comes to it, at most `8 m + 1 + 2 m`: so `F` is at most `14 m + 2`.
+//! * From then on an answer that leaves adds nothing to `F`, and a request two. At most `2 F` answers leave besides those that
+//!   requests cause, and so at most `F / 30 + 3` requests: `F` stays below `(14 m + 2) * 16 / 15 + 6`.
+//! * Were both to give no credits, `F` would be `16 m` at least, which is more for an `m` of 8 or more.
+//!
+//! So one of the two gives its credits back, and the other one's answers leave. Reads and what they put off end without credits.
+//!
+//! # A peer that does not acknowledge long replies
+//!
+//! Of a long reply a record is kept until its ATS. Replies that have been read, or will be, are owed an ATS by the peer: those of a
+//! peer that counts are at most what both owe and what is on its way, `10 m + m + 10 m + m + 2`. One with more than [`LIMIT`]
+//! times `m` is given up.
 
-/// The answers that wait for a peer when too many do, in slots that it may fill.
+/// What a rank owes when it gives no credits, in slots.
 const ANSWERS: usize = 8;
+/// What a rank owes when its requests wait for answers.
+const MUCH: usize = 2;
+/// What no peer is owed that counts.
+const LIMIT: usize = 64;
+/// With fewer slots than so many the proof does not hold; then these count.
+const LEAST: u16 = 8;
 
 /// Credits are held back, because too many answers wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hold {
-    /// Credits that may still be given.
-    allowed: u16,
     /// Slots that could be used again and are not owed.
     kept: u16,
-    /// A frame came without a credit.
+    /// A frame came without a credit, or more is owed than a peer that counts can be owed.
     overdrawn: bool,
 }
 
@@ -78,11 +97,6 @@ impl Credits {
             granted,
             ..Self::new(self.lent)
         };
-    }
-
-    /// Frames that may leave.
-    pub(super) fn own(&self) -> u16 {
-        self.own
     }
 
     /// Whether a frame may leave.
@@ -146,10 +160,7 @@ impl Credits {
         let free = std::mem::take(&mut self.emptied);
         match &mut self.hold {
             None => self.owed = (self.owed + free).min(self.lent),
-            Some(hold) => {
-                hold.kept += free;
-                self.give_allowed();
-            }
+            Some(hold) => hold.kept += free,
         }
     }
 
@@ -160,38 +171,33 @@ impl Credits {
             hold.overdrawn = true;
         } else if free {
             hold.kept += 1;
-            self.give_allowed();
         } else {
             self.emptied += 1;
         }
     }
 
-    /// Owes what may be given.
-    fn give_allowed(&mut self) {
-        if let Some(hold) = &mut self.hold {
-            let more = hold.kept.min(hold.allowed);
-            hold.kept -= more;
-            hold.allowed -= more;
-            self.owed += more;
-        }
+    /// The slots that count: the larger number of the two sides.
+    fn slots(&self) -> usize {
+        self.lent.max(self.granted).max(LEAST).into()
     }
 
-    /// So many answers wait for the peer; of what waited `left` frames have left.
-    pub(super) fn answers_wait(&mut self, answers: usize, left: u16) {
-        let too_many = answers >= ANSWERS * usize::from(self.lent);
+    /// Owed so much, requests wait for answers.
+    pub(super) fn much(&self) -> usize {
+        MUCH * self.slots()
+    }
+
+    /// More than a peer that counts can be owed.
+    pub(super) fn limit(&self) -> usize {
+        LIMIT * self.slots()
+    }
+
+    /// So much is owed to the peer.
+    pub(super) fn answers_wait(&mut self, owed: usize) {
+        let too_many = owed >= ANSWERS * self.slots();
+        let overdrawn = owed > self.limit();
         match &mut self.hold {
-            None if too_many => {
-                let allowed = self.lent.saturating_sub(self.owed);
-                self.hold = Some(Hold {
-                    allowed,
-                    kept: 0,
-                    overdrawn: false,
-                });
-            }
-            Some(hold) if too_many => {
-                hold.allowed = hold.allowed.saturating_add(left).min(self.lent);
-                self.give_allowed();
-            }
+            None if too_many => self.hold = Some(Hold { kept: 0, overdrawn }),
+            Some(hold) if too_many => hold.overdrawn |= overdrawn,
             Some(hold) if !hold.overdrawn => {
                 self.owed += hold.kept;
                 self.hold = None;
@@ -200,7 +206,7 @@ impl Credits {
         }
     }
 
-    /// The peer has sent a frame without a credit, while too many answers waited for it.
+    /// The peer has sent a frame without a credit while too many answers waited for it, or is owed more than one that counts.
     pub(super) fn is_overdrawn(&self) -> bool {
         self.hold.is_some_and(|hold| hold.overdrawn)
     }
@@ -208,7 +214,7 @@ impl Credits {
     /// Half of what the peer may send has come, its slots can be used again, and nothing brings it word.
     #[inline(always)]
     pub(super) fn is_due(&self) -> bool {
-        self.owed > 0 && (self.owed >= self.lent / 2 || self.hold.is_some()) && !self.returning
+        self.owed > 0 && self.owed >= self.lent / 2 && !self.returning
     }
 
     /// A frame that brings nothing but credits is under way, or not any more.
@@ -217,6 +223,9 @@ impl Credits {
         self.returning = under_way;
     }
 }
+
+#[cfg(test)]
+mod flood;
 
 #[cfg(test)]
 mod tests {
@@ -278,191 +287,49 @@ mod tests {
         assert!(frames > 10_000, "{frames} frames");
     }
 
-    /// A rank with what waits to leave it: requests, and answers to those of the other.
-    struct Rank {
-        credits: Credits,
-        waiting: VecDeque<bool>,
-        /// What is on its way to it: the credits that it brings, and whether it is an answer, unless it brings only them.
-        way: VecDeque<(u16, Option<bool>)>,
-        /// Slots that it has emptied.
-        emptied: u16,
-        requests_taken: u32,
-        answers_taken: u32,
-        most_answers: usize,
-    }
-
-    impl Rank {
-        fn new(slots: u16, requests: usize) -> Self {
-            let mut credits = Credits::new(slots);
-            credits.renew(slots);
-            Self {
-                credits,
-                waiting: std::iter::repeat_n(false, requests).collect(),
-                way: VecDeque::new(),
-                emptied: 0,
-                requests_taken: 0,
-                answers_taken: 0,
-                most_answers: 0,
-            }
-        }
-
-        fn answers(&self) -> usize {
-            self.waiting.iter().filter(|is_answer| **is_answer).count()
-        }
-
-        /// As [`super::super::SendQueue::pump`]: posts up to `most` frames to `to`.
-        fn pump(&mut self, to: &mut VecDeque<(u16, Option<bool>)>, most: u32, honest: bool) {
-            let had = self.credits.own();
-            for _ in 0..most {
-                if !self.credits.any() {
-                    break;
-                }
-                let Some(is_answer) = self.waiting.pop_front() else {
-                    break;
-                };
-                let gives = if honest { self.credits.owed() } else { 0 };
-                to.push_back((gives, Some(is_answer)));
-                self.credits.spend();
-                self.credits.gave_back();
-            }
-            self.credits
-                .answers_wait(self.answers(), had - self.credits.own());
-            if honest && self.credits.is_due() {
-                to.push_back((self.credits.owed(), None));
-                self.credits.gave_back();
-                self.credits.returning(true);
-            }
-        }
-
-        /// Takes one frame; whether it was one of credits alone.
-        fn take(&mut self, answers: u32) -> bool {
-            let Some((credits, is_answer)) = self.way.pop_front() else {
-                return false;
-            };
-            self.credits.receive(credits);
-            let Some(is_answer) = is_answer else {
-                return true;
-            };
-            self.credits.filled(false);
-            self.emptied += 1;
-            if is_answer {
-                self.answers_taken += 1;
-            } else {
-                self.requests_taken += 1;
-                for _ in 0..answers {
-                    self.waiting.push_back(true);
-                }
-                self.credits.answers_wait(self.answers(), 0);
-                self.most_answers = self.most_answers.max(self.answers());
-            }
-            false
-        }
-    }
-
-    /// A side that the schedule does not favour is looked after all the same.
-    fn step(rng: &mut fastrand::Rng, ranks: &mut [Rank; 2], answers: u32, honest: [bool; 2]) {
-        let me = usize::from(rng.bool());
-        let [first, second] = ranks;
-        let (own, other) = match me {
-            0 => (first, second),
-            _ => (second, first),
-        };
-        match rng.u8(0..3) {
-            0 => own.pump(&mut other.way, rng.u32(1..20), honest[me]),
-            1 => {
-                if own.take(answers) {
-                    other.credits.returning(false);
-                }
-            }
-            _ => {
-                own.emptied = 0;
-                own.credits.posted();
-            }
-        }
-    }
-
-    /// Ranks that ask each other for more than either may owe, however the one is looked after and the other not.
-    #[test]
-    fn two_that_count_never_wait_for_each_other() {
-        let mut held = 0;
-        for seed in 0..200 {
-            let mut rng = fastrand::Rng::with_seed(seed);
-            let slots = rng.u16(1..9);
-            let requests = rng.usize(0..300);
-            let answers = rng.u32(1..3);
-            let mut ranks = [Rank::new(slots, 300), Rank::new(slots, requests)];
-            let due = [requests as u32 * answers, 300 * answers];
-            // Each moment is one of these 3 things for one of these 2 ranks, so that nothing is put off for long.
-            for steps in 0.. {
-                if [ranks[1].answers_taken, ranks[0].answers_taken] == due {
-                    break;
-                }
-                assert!(steps < 200_000, "seed {seed}: both wait");
-                step(&mut rng, &mut ranks, answers, [true; 2]);
-                let is_held = |rank: &Rank| rank.credits.hold.is_some();
-                held += u32::from(ranks.iter().all(is_held));
-                assert!(!ranks.iter().any(|rank| rank.credits.is_overdrawn()));
-            }
-        }
-        assert!(held > 1000, "both counted {held} times");
-    }
-
-    /// A peer that gives no credits, or one for many requests, is owed no more than the bound.
-    #[test]
-    fn a_peer_that_gives_no_credits_is_owed_a_bounded_number_of_answers() {
-        const SLOTS: u16 = 8;
-        for (seed, gives) in [(1, 0), (2, 1)] {
-            let mut rng = fastrand::Rng::with_seed(seed);
-            let mut ranks = [Rank::new(SLOTS, 0), Rank::new(SLOTS, 10_000)];
-            for _ in 0..1_000_000 {
-                step(&mut rng, &mut ranks, 2, [true, false]);
-                // A little for a lot.
-                if gives > 0 && rng.u32(0..1000) == 0 && ranks[1].credits.owed() > 0 {
-                    ranks[0].credits.receive(1);
-                    ranks[1].credits.owed -= 1;
-                }
-            }
-            let most = (ANSWERS + 2 * 2) * usize::from(SLOTS);
-            let seen = ranks[0].most_answers;
-            assert!(seen <= most, "{seen} answers of {most}");
-            assert!(ranks[0].credits.hold.is_some() && !ranks[0].credits.is_overdrawn());
-        }
-    }
-
     #[test]
     fn a_frame_without_a_credit_is_noticed_while_too_many_answers_wait() {
-        let mut credits = Credits::new(2);
-        for _ in 0..9 {
+        let mut credits = Credits::new(8);
+        for _ in 0..20 {
             credits.filled(true);
         }
         assert!(!credits.is_overdrawn(), "nothing is counted before");
         credits.gave_back();
-        credits.answers_wait(2 * ANSWERS, 0);
-        credits.filled(true);
-        credits.filled(false);
+        credits.answers_wait(8 * ANSWERS);
+        (0..8).for_each(|slot| credits.filled(slot % 2 == 0));
         assert!(!credits.is_overdrawn());
         credits.filled(true);
         assert!(credits.is_overdrawn());
-        credits.answers_wait(0, 0);
+        credits.answers_wait(0);
         assert!(credits.is_overdrawn(), "nothing makes it honest again");
     }
 
     #[test]
     fn credits_that_were_held_back_are_owed_when_answers_have_left() {
         let mut credits = Credits::new(4);
-        credits.answers_wait(4 * ANSWERS, 0);
-        for _ in 0..2 {
-            (0..4).for_each(|_| credits.filled(true));
-            credits.gave_back();
-        }
-        assert_eq!(credits.owed(), 0, "as many as were lent have gone back");
-        credits.answers_wait(4 * ANSWERS, 1);
-        assert_eq!(credits.owed(), 1, "a frame has left");
-        assert!(credits.is_due(), "nothing need wait for half of them");
+        // Eight count at least.
+        credits.answers_wait(8 * ANSWERS - 1);
+        credits.filled(true);
+        assert_eq!(credits.owed(), 1);
         credits.gave_back();
-        credits.answers_wait(4 * ANSWERS - 1, 1);
-        assert_eq!(credits.owed(), 3);
-        assert_eq!(credits.hold, None);
+        credits.answers_wait(8 * ANSWERS);
+        (0..3).for_each(|_| credits.filled(true));
+        credits.posted();
+        assert_eq!((credits.owed(), credits.is_due()), (0, false));
+        credits.answers_wait(8 * ANSWERS - 1);
+        assert_eq!((credits.owed(), credits.hold), (3, None));
+    }
+
+    /// A peer that is granted credits by connection after connection is given up in the end.
+    #[test]
+    fn a_new_connection_takes_nothing_off_what_is_owed() {
+        let mut credits = Credits::new(16);
+        credits.renew(16);
+        for (owed, is) in [(8 * 16, false), (64 * 16, false), (64 * 16 + 1, true)] {
+            credits.renew(16);
+            credits.answers_wait(owed);
+            assert_eq!((credits.hold.is_some(), credits.is_overdrawn()), (true, is));
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl SendQueue {
         build: B,
     ) -> Result<(), B> {
         self.flush_batch();
-        if !self.queue.is_empty() || !self.credits.any() || !self.has_room() {
+        if !self.queue.is_clear() || !self.credits.any() || !self.has_room() {
             self.flush();
             return Err(build);
         }
@@ -89,7 +89,7 @@ impl SendQueue {
         };
         let head = PREFIX + header.len();
         let size = head + len;
-        let waits = !self.queue.is_empty() || self.kept_back() > 0;
+        let waits = !self.queue.is_clear() || self.kept_back() > 0;
         if waits || !self.credits.any() || size > self.max_inline || !self.has_room() {
             return Err(fill);
         }
@@ -128,7 +128,7 @@ impl SendQueue {
             let len = written_apart(&mut bytes, kind, failed, build);
             bytes.truncate(len);
             self.queue.push_back(Queued::Frame { bytes });
-            self.credits.answers_wait(self.queue.answers(), 0);
+            self.count_answers();
         }
     }
 
@@ -150,7 +150,6 @@ impl SendQueue {
     /// Posts what waits, as far as there is room, and returns credits that nothing else carries.
     pub(crate) fn pump(&mut self, pool: &BufferPool) {
         self.flush();
-        let had = self.credits.own();
         while self.has_room() {
             match self.queue.pop(self.credits.any()) {
                 Some(Queued::Frame { bytes }) => {
@@ -179,10 +178,9 @@ impl SendQueue {
         if self.withdrawn.are_any() {
             self.requests_left();
         }
-        let left = had - self.credits.own();
-        self.credits.answers_wait(self.queue.answers(), left);
+        self.count_answers();
         // Who mends connections gives the peer up.
-        self.broken |= self.credits.is_overdrawn();
+        self.broken |= self.fault().is_some();
         // Nothing carries the credits back.
         if self.credits.is_due() && self.has_room() {
             self.credits.returning(true);

@@ -76,6 +76,7 @@ impl SendQueue {
     /// Forgets everything that waits; the owner ends the operations.
     pub(in crate::peer) fn give_up(&mut self) {
         self.queue.clear();
+        self.unread = 0;
         self.undone.clear();
         self.leave_ring();
     }
@@ -132,7 +133,10 @@ impl SendQueue {
             Queued::Frame { bytes } => !frame::is_of_rings(bytes),
             _ => true,
         });
-        self.queue = super::rma_write_send::as_messages(again, &mut ended).into();
+        let again = super::rma_write_send::as_messages(again, &mut ended);
+        self.queue.extend(again);
+        self.queue.set_much(self.credits.much());
+        self.count_answers();
         ended
     }
 }

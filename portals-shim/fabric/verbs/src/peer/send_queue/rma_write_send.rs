@@ -28,7 +28,7 @@ impl SendQueue {
     /// Whether a put can be posted now, and a message behind it.
     #[inline]
     pub(in crate::peer) fn has_room_to_notify(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_clear()
             && self.credits.any()
             && self.window.fits(self.batch.len() + 2)
             && self.max_inline >= frame::NOTICE

@@ -14,7 +14,8 @@
 //! * Requests leave in their order, and answers in theirs. A read of the data of an RTS is an answer; reads of the peer's
 //!   advertised memory, and writes, are requests.
 //! * A frame leaves with a credit; what takes none does not wait for one, unless it is behind what does.
-//! * `owed` is the number of frames in `answers`.
+//! * `owed` is the number of frames in `answers`, and of those that are promised. While it is `much`, a request that takes a credit
+//!   leaves only after TURN answers, whether answers wait or are promised (`credits.rs`).
 //! * A withdrawal is confirmed by an answer, which is made when no request before it moves data (`withdrawal.rs`).
 
 use crate::frame;
@@ -58,12 +59,15 @@ impl Queued {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Waiting {
     requests: VecDeque<Queued>,
     answers: VecDeque<Queued>,
-    /// Frames among the answers.
+    /// Frames among the answers, and frames that what is under way will add to them.
     owed: usize,
+    promised: usize,
+    /// When so much is owed, requests wait for answers.
+    much: usize,
     /// All that waits.
     len: usize,
     /// Answers that have left since a request did, while requests waited.
@@ -72,14 +76,59 @@ pub(super) struct Waiting {
     left: u32,
 }
 
+impl Default for Waiting {
+    fn default() -> Self {
+        Self {
+            requests: VecDeque::new(),
+            answers: VecDeque::new(),
+            owed: 0,
+            promised: 0,
+            much: usize::MAX,
+            len: 0,
+            since: 0,
+            left: 0,
+        }
+    }
+}
+
 impl Waiting {
+    /// Whether nothing need wait: nothing does, and little is owed.
+    #[inline(always)]
+    pub(super) fn is_clear(&self) -> bool {
+        self.len == 0 && !self.is_much_owed()
+    }
+
+    /// Whether requests wait for answers.
+    #[inline(always)]
+    pub(super) fn is_much_owed(&self) -> bool {
+        self.owed >= self.much
+    }
+
+    /// When so much is owed, requests wait for answers.
+    pub(super) fn set_much(&mut self, much: usize) {
+        self.much = much;
+    }
+
+    /// What is under way will bring so many answers, at most.
+    pub(super) fn promise(&mut self, answers: usize) {
+        self.promised += answers;
+        self.owed += answers;
+    }
+
+    /// It has ended; what it brings is sent now.
+    pub(super) fn keep(&mut self, answers: usize) {
+        let kept = answers.min(self.promised);
+        self.promised -= kept;
+        self.owed -= kept;
+    }
+
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Frames that the peer has caused.
-    pub(super) fn answers(&self) -> usize {
+    /// Frames that the peer has caused, and those that are promised.
+    pub(super) fn owed(&self) -> usize {
         self.owed
     }
 
@@ -143,7 +192,10 @@ impl Waiting {
             self.len -= 1;
             return Some(answer);
         }
-        if !request {
+        // What causes answers waits while many are owed.
+        let next = self.requests.front();
+        let waits = self.is_much_owed() && self.since < TURN && next.is_some_and(Queued::is_frame);
+        if !request || waits {
             return None;
         }
         (self.since, self.left) = (0, self.left.wrapping_add(1));
@@ -157,17 +209,16 @@ impl Waiting {
 
     /// All of it, requests first.
     pub(super) fn take(&mut self) -> VecDeque<Queued> {
-        let mut all = std::mem::take(self);
-        all.requests.append(&mut all.answers);
-        all.requests
+        let mut all = std::mem::take(&mut self.requests);
+        all.append(&mut self.answers);
+        (self.owed, self.len) = (self.promised, 0);
+        all
     }
 }
 
-impl From<VecDeque<Queued>> for Waiting {
-    fn from(items: VecDeque<Queued>) -> Self {
-        let mut waiting = Self::default();
-        items.into_iter().for_each(|item| waiting.push_back(item));
-        waiting
+impl Extend<Queued> for Waiting {
+    fn extend<T: IntoIterator<Item = Queued>>(&mut self, items: T) {
+        items.into_iter().for_each(|item| self.push_back(item));
     }
 }
 
@@ -336,7 +387,26 @@ mod tests {
         waiting.push_back(read(false));
         waiting.push_back(answer());
         assert_eq!(order(&mut waiting, false), "Q");
-        assert_eq!((waiting.answers(), waiting.is_empty()), (1, false));
+        assert_eq!((waiting.owed(), waiting.is_empty()), (1, false));
+    }
+
+    #[test]
+    fn requests_that_take_credits_wait_while_much_is_owed() {
+        let mut waiting = Waiting::default();
+        waiting.set_much(3);
+        waiting.push_back(read(false));
+        waiting.push_back(request());
+        waiting.promise(3);
+        assert_eq!(order(&mut waiting, true), "Q");
+        waiting.keep(1);
+        assert_eq!(order(&mut waiting, true), "q");
+        assert!(waiting.is_clear());
+        waiting.promise(1);
+        assert!(waiting.is_empty() && !waiting.is_clear());
+        // Answers leave, and give it its turn.
+        waiting.push_back(request());
+        (0..64).for_each(|_| waiting.push_back(answer()));
+        assert_eq!(order(&mut waiting, true), "a".repeat(64) + "q");
     }
 
     #[test]
@@ -372,14 +442,21 @@ mod tests {
         waiting.push_back(answer());
         waiting.push_front(answer());
         waiting.push_back(read(true));
-        assert_eq!((waiting.iter().count(), waiting.answers()), (4, 2));
+        assert_eq!((waiting.iter().count(), waiting.owed()), (4, 2));
         assert!(waiting.pop(true).is_some_and(|item| item.is_answer()));
-        assert_eq!(waiting.answers(), 1);
+        assert_eq!(waiting.owed(), 1);
         let taken = waiting.take();
-        assert_eq!((waiting.is_empty(), waiting.answers()), (true, 0));
-        assert_eq!(Waiting::from(taken).answers(), 1);
+        assert_eq!((waiting.is_empty(), waiting.owed()), (true, 0));
+        waiting.promise(2);
+        waiting.extend(taken);
+        assert_eq!(waiting.owed(), 3);
+        assert_eq!(waiting.take().len(), 3);
+        assert_eq!(waiting.owed(), 2, "what is promised stays so");
+        waiting.keep(2);
+        waiting.keep(1);
+        assert_eq!(waiting.owed(), 0);
         waiting.push_back(answer());
         waiting.clear();
-        assert_eq!((waiting.is_empty(), waiting.answers()), (true, 0));
+        assert_eq!((waiting.is_empty(), waiting.owed()), (true, 0));
     }
 }

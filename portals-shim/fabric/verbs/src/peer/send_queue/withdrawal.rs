@@ -11,12 +11,16 @@
 //!   posted: the confirmation is an answer, and overtakes requests. The order of the connection
 //!   does not see to that: a read whose answer was lost is executed again, after what came behind it, and the memory may be
 //!   gone by then. Writes and frames are not.
+//! * A confirmation is not made while much is owed (`credits.rs`).
 //! * Nothing need follow a read for its end, but an adapter may find out that an answer was lost by what comes behind it
 //!   alone (`watch.rs`): so something does.
 //! * A connection that breaks takes its unconfirmed withdrawals with it: the peer waits for them no more.
 
 use super::SendQueue;
 use super::window::Flying;
+
+/// Withdrawals of a peer at a time: of each of its portals as often as its list may be changed without one.
+const MOST: usize = 1 << 14;
 
 /// Withdrawals to be confirmed.
 #[derive(Debug, Default)]
@@ -55,6 +59,11 @@ impl Withdrawn {
         Some(self.waiting.swap_remove(at).0)
     }
 
+    /// Whether more wait than those of a peer that waits for their confirmations.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.waiting.len() > MOST
+    }
+
     /// Whether one waits.
     #[inline]
     pub(super) fn are_any(&self) -> bool {
@@ -81,7 +90,7 @@ impl SendQueue {
     pub(crate) fn confirms_at_once(&mut self, token: u32) -> bool {
         let flies = |f: &Flying| matches!(f, Flying::Read { .. });
         let waits = self.queue.moves_data();
-        if !waits && !self.window.iter().any(flies) {
+        if !waits && !self.queue.is_much_owed() && !self.window.iter().any(flies) {
             return true;
         }
         let due = match waits {
@@ -112,6 +121,9 @@ impl SendQueue {
 
     /// A withdrawal that can be confirmed now.
     pub(crate) fn next_confirmable(&mut self) -> Option<u32> {
+        if self.queue.is_much_owed() {
+            return None;
+        }
         self.withdrawn.next(self.window.oldest())
     }
 
