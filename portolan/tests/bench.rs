@@ -47,7 +47,7 @@ fn lines(text: &str) -> Vec<Value> {
         .collect()
 }
 
-const SHORT: &str = "bench pingpong put-latency get-latency put-bandwidth get-bandwidth put-rate \
+const SHORT: &str = "bench pingpong put-latency get-latency put-bandwidth get-bandwidth put-bidirectional put-rate \
                      am-short am-medium am-long am-rate barrier match-depth \
                      tag-pingpong tag-posted --fabric seastar --sizes 8,1K --iters 3 --json -";
 
@@ -67,7 +67,7 @@ fn long_puts_of_the_baseline_end() {
 #[test]
 fn every_measurement_gives_a_line_of_the_contract() {
     let results = lines(&success(SHORT));
-    assert_eq!(results.len(), 11 * 2 + 3);
+    assert_eq!(results.len(), 12 * 2 + 3);
     for result in &results {
         let keys: Vec<_> =
             "bench fabric mode ranks bytes iters clock unit min median p99 max q1 q3"

@@ -62,6 +62,14 @@ pub(crate) struct Broken {
     machine: String,
 }
 
+/// Directions whose payload a measurement adds up; each has its own engines and links.
+fn directions(name: Name) -> u64 {
+    match name {
+        Name::PutBidirectional => 2,
+        _ => 1,
+    }
+}
+
 /// How a measurement uses the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
@@ -91,7 +99,9 @@ impl Model<'_> {
             Bound {
                 value: match name.unit() {
                     Unit::Microseconds => nanos / 1e3,
-                    Unit::MegabytesPerSecond => bytes as f64 * 1e3 / nanos,
+                    Unit::MegabytesPerSecond => {
+                        directions(name) as f64 * bytes as f64 * 1e3 / nanos
+                    }
                     Unit::OperationsPerSecond => 1e9 / nanos,
                 },
                 by,

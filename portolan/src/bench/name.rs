@@ -47,6 +47,8 @@ pub(crate) enum Name {
     PutBandwidth,
     /// Windows of gets until all replies
     GetBandwidth,
+    /// Windows of puts of both ranks at once until all acks and all arrivals; the payload of both directions
+    PutBidirectional,
     /// Windows of small puts until all acks
     PutRate,
     /// Small messages as fast as a program takes them one by one
@@ -93,12 +95,13 @@ pub(crate) enum Name {
 
 impl Name {
     /// All, in the order of reports.
-    pub(crate) const ALL: [Self; 26] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::Pingpong,
         Self::PutLatency,
         Self::GetLatency,
         Self::PutBandwidth,
         Self::GetBandwidth,
+        Self::PutBidirectional,
         Self::PutRate,
         Self::MessageRate,
         Self::PutsInFlight,
@@ -130,6 +133,7 @@ impl Name {
             Self::GetLatency => "get-latency",
             Self::PutBandwidth => "put-bandwidth",
             Self::GetBandwidth => "get-bandwidth",
+            Self::PutBidirectional => "put-bidirectional",
             Self::PutRate => "put-rate",
             Self::MessageRate => "message-rate",
             Self::PutsInFlight => "puts-in-flight",
@@ -159,6 +163,7 @@ impl Name {
         match self {
             Self::PutBandwidth
             | Self::GetBandwidth
+            | Self::PutBidirectional
             | Self::SegmentPutBandwidth
             | Self::TagBandwidth => Unit::MegabytesPerSecond,
             Self::PutRate
@@ -264,7 +269,9 @@ impl Name {
             | Self::GetLatency
             | Self::TagPingpong
             | Self::TagPingAck => [0].into_iter().chain(powers(3, 20)).collect(),
-            Self::PutBandwidth | Self::GetBandwidth => powers(6, 20).collect(),
+            Self::PutBandwidth | Self::GetBandwidth | Self::PutBidirectional => {
+                powers(6, 20).collect()
+            }
             Self::SegmentPutBandwidth | Self::TagBandwidth => powers(11, 21).collect(),
             Self::PutRate | Self::SegmentPutRate => vec![8, 64],
             Self::MessageRate => vec![0, 8, 64],

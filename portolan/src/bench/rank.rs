@@ -189,6 +189,7 @@ fn measure_portals(
         Name::MessageRate => flood::messages(endpoint, point, iters),
         Name::PutsInFlight => flood::in_flight(endpoint, point, iters),
         Name::GetBandwidth => bandwidth::get(endpoint, point, iters),
+        Name::PutBidirectional => bandwidth::both(endpoint, point, iters),
         Name::MatchDepth => depth::put_behind(endpoint, point, iters),
         Name::AmShort
         | Name::AmMedium
@@ -265,7 +266,7 @@ mod tests {
     fn every_measurement_of_portals_measures_on_two_and_three_ranks() {
         for ranks in [2, 3] {
             let counts = on_ranks(ranks);
-            assert_eq!(counts.len(), 9 * 4);
+            assert_eq!(counts.len(), 10 * 4);
             for (name, point, samples, bytes) in counts {
                 assert_eq!(samples, 3, "{name} at {point}");
                 let expected = match name {

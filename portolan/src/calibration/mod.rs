@@ -9,6 +9,7 @@
 //! All numbers are of virtual time: the same on every machine.
 
 mod accelerated;
+mod checks;
 mod fit;
 mod mechanisms;
 mod model;

@@ -175,18 +175,21 @@ mod tests {
 
     /// Rates, bandwidths and times of Portals calls, short and long.
     fn points(ground: fn(u64) -> Point) -> Vec<Point> {
-        const NAMES: [Name; 6] = [
+        const NAMES: [Name; 7] = [
             Name::PutLatency,
             Name::GetLatency,
             Name::PutBandwidth,
             Name::GetBandwidth,
+            Name::PutBidirectional,
             Name::PutRate,
             Name::MessageRate,
         ];
         let sizes = [0, 17, 512, 16_384];
         let of = |name| sizes.into_iter().map(move |bytes| Point::Of(name, bytes));
         let mut points: Vec<Point> = NAMES.into_iter().flat_map(of).collect();
-        points.retain(|p| !matches!(p, Point::Of(Name::PutBandwidth | Name::GetBandwidth, 0)));
+        let empty =
+            |p: &Point| matches!(p, Point::Of(name, 0) if name.unit() == Unit::MegabytesPerSecond);
+        points.retain(|p| !empty(p));
         points.extend(sizes.map(ground));
         points.push(Point::Of(Name::MatchDepth, 64));
         points.push(Point::Of(Name::PutsInFlight, 64));

@@ -29,6 +29,8 @@ fn the_rate_of_long_messages_is_that_of_the_transmit_engine() {
     assert_eq!(rate(8192), (221_558.0, "the transmit engine"));
     let bandwidth = model(&machine).bound(Name::PutBandwidth, 1 << 20, 1 << 20);
     assert!((bandwidth.unwrap().value - 1815.0).abs() < 0.1);
+    let both = model(&machine).bound(Name::PutBidirectional, 1 << 20, 1 << 20);
+    assert!((both.unwrap().value - 2.0 * 1815.0).abs() < 0.1);
 }
 
 #[test]

@@ -52,6 +52,58 @@ pub(in crate::bench) fn put(
     })
 }
 
+/// Puts of ranks 0 and 1 to each other, each window until the acks of the own puts and the arrivals of the
+/// other's. The payload of both directions counts. An empty put of rank 0 lets rank 1 begin, so that
+/// all payload moves while rank 0 counts.
+pub(in crate::bench) fn both(
+    end: &mut Endpoint,
+    bytes: u64,
+    iters: u64,
+) -> Result<Measured, BenchError> {
+    let len = end.buffers(bytes)?;
+    let operations = window(bytes);
+    let exposed = end.expose(MdOptions::OP_PUT, len, 0, Some(end.arrivals()))?;
+    let source = end.source(len, Some(end.own()))?;
+    let go = end.source(0, None)?;
+    end.barrier()?;
+    let mut samples = Samples::new();
+    if end.rank() < 2 {
+        let other = 1 - end.rank();
+        for i in 0..WARM_UP + iters {
+            let start = end.now();
+            match end.rank() {
+                0 => end.put(go, AckRequest::NoAck, 1)?,
+                _ => end.wait(end.arrivals(), EventKind::PutEnd).map(drop)?,
+            }
+            for _ in 0..operations {
+                end.put(source, AckRequest::Ack, other)?;
+            }
+            for _ in 0..operations {
+                end.wait(end.arrivals(), EventKind::PutEnd)?;
+            }
+            for _ in 0..operations {
+                end.wait(end.own(), EventKind::Ack)?;
+            }
+            if i >= WARM_UP && end.rank() == 0 {
+                samples.add(end.since(start));
+            }
+        }
+    }
+    end.barrier()?;
+    if end.rank() < 2 {
+        end.check_received(1 - end.rank(), len)?;
+    }
+    end.unbind(go)?;
+    end.unbind(source)?;
+    end.withdraw(exposed)?;
+    Ok(Measured {
+        samples,
+        operations: 2 * operations,
+        bytes,
+        found: None,
+    })
+}
+
 /// Gets, each window until the replies of all of them.
 pub(in crate::bench) fn get(
     end: &mut Endpoint,
