@@ -83,7 +83,7 @@ pub use host::{HostFault, HostMemories, HostMemory, RegisterIo};
 pub use network::{Fidelity, LinkStats, NetworkStats};
 pub use params::{
     AcceleratedParams, ChipParams, FirmwareParams, HostParams, Machine, MachineError,
-    NetworkParams, Os, ParameterInfo, ProtocolParams, Status,
+    NetworkParams, Os, ParameterInfo, ProtocolParams, Provenance, Status,
 };
 pub use time::{Rate, SimDuration, SimTime};
 pub use topology::{NodeId, Port, Topology, TopologyError};

@@ -22,7 +22,7 @@ use serde::Deserialize;
 
 use crate::time::{Rate, SimDuration};
 use loader::{Expected, Loader, Table};
-pub use loader::{MachineError, ParameterInfo, Status};
+pub use loader::{MachineError, ParameterInfo, Provenance, Status};
 
 /// A type that a parameter's integer becomes.
 trait Quantity {

@@ -365,7 +365,7 @@ fn a_measurement_that_fails_leaves_no_file_and_an_old_one_as_it_was() {
 #[test]
 fn the_list_names_every_measurement_and_measures_nothing() {
     let list = success("bench list");
-    assert_eq!(list.lines().count(), 26);
+    assert_eq!(list.lines().count(), 27);
     for name in ["pingpong", "am-threads", "random-put"] {
         assert!(
             list.lines().any(|l| l.starts_with(&format!("{name} "))),
@@ -752,4 +752,36 @@ fn puts_to_memory_that_is_held_cost_what_puts_into_a_segment_do() {
     assert!(hits > 0.02 && hits < 0.5, "{hits}: an eighth is held");
     assert!(held < some && some < found("rendezvous", LARGE).0);
     assert_eq!(lines(&success(line)), results);
+}
+
+/// What a message without a slot costs is invented, and the rate beyond the slots hangs on it; the rate below does not.
+#[test]
+fn sensitivity_names_the_invented_parameters_that_move_a_result() {
+    let line = "bench puts-in-flight --fabric seastar -n 2 --sizes 8,512 --iters 1 --json - \
+                --sensitivity=protocol.beyond_slots,host.match_entry";
+    let results = lines(&success(line));
+    let moved = |at: usize| -> Vec<String> {
+        let all = results[at]["moved_by"].as_array().unwrap();
+        let name = |m: &Value| m["parameter"].as_str().unwrap().to_owned();
+        all.iter().map(name).collect()
+    };
+    let slots = "protocol.beyond_slots".to_owned();
+    assert!(!moved(0).contains(&slots), "{:?}", results[0]);
+    assert!(moved(1).contains(&slots), "{:?}", results[1]);
+    let of_slots = results[1]["moved_by"].as_array().unwrap().iter();
+    let mut of_slots = of_slots.filter(|m| m["parameter"] == *slots);
+    let of_slots = of_slots.next().unwrap();
+    assert!(of_slots["halved"].as_f64() > Some(0.1), "{of_slots}");
+    assert!(of_slots["doubled"].as_f64() < Some(-0.1), "{of_slots}");
+}
+
+#[test]
+fn sensitivity_is_of_the_model() {
+    let output = portolan("bench pingpong --fabric shm --sizes 8 --sensitivity");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("--sensitivity is of the parameters of --fabric seastar"),
+        "{said}"
+    );
 }

@@ -166,6 +166,69 @@ impl fmt::Display for Status {
     }
 }
 
+/// Where a figure comes from: the [`Status`] of its file, with what is *ours* divided by its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Provenance {
+    /// Measured on the machine.
+    Measured,
+    /// Taken from a published model of the machine, or computed from another parameter.
+    Derived,
+    /// Remembered from a publication, not verified.
+    Recalled,
+    /// Found by a fit of published figures.
+    Fitted,
+    /// Without a source for the figure.
+    Invented,
+}
+
+impl Provenance {
+    /// All, the surest first.
+    pub const ALL: [Self; 5] = [
+        Self::Measured,
+        Self::Derived,
+        Self::Recalled,
+        Self::Fitted,
+        Self::Invented,
+    ];
+}
+
+impl fmt::Display for Provenance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Measured => "measured",
+            Self::Derived => "derived",
+            Self::Recalled => "recalled",
+            Self::Fitted => "fitted",
+            Self::Invented => "invented",
+        })
+    }
+}
+
+impl ParameterInfo {
+    /// Where the figure comes from. A source that begins with `fitted` is a fit's, one that begins with `that of` names
+    /// the parameter that the figure is computed from.
+    ///
+    /// ```
+    /// use nic_model::{Machine, Provenance};
+    /// let machine = Machine::named("xt4")?;
+    /// let of = |key| machine.parameters.iter().find(|p| p.key == key).map(|p| p.provenance());
+    /// assert_eq!(of("interrupt_entry"), Some(Provenance::Fitted));
+    /// assert_eq!(of("beyond_slots"), Some(Provenance::Invented));
+    /// # Ok::<(), nic_model::MachineError>(())
+    /// ```
+    #[must_use]
+    pub fn provenance(&self) -> Provenance {
+        match self.status {
+            Status::Measured => Provenance::Measured,
+            Status::Model => Provenance::Derived,
+            Status::Recalled => Provenance::Recalled,
+            Status::Ours if self.source.starts_with("fitted") => Provenance::Fitted,
+            Status::Ours if self.source.starts_with("that of") => Provenance::Derived,
+            Status::Ours => Provenance::Invented,
+        }
+    }
+}
+
 /// One parameter as the file states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParameterInfo {

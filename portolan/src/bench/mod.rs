@@ -19,6 +19,7 @@ mod random;
 mod rank;
 mod record;
 mod samples;
+pub(crate) mod sensitivity;
 mod sizes;
 mod table;
 mod tags;

@@ -12,6 +12,7 @@ use super::origin::Origin;
 use super::portals::Software;
 use super::random::Pinning;
 use super::samples::Measured;
+use super::sensitivity::Moved;
 use super::which::Which;
 
 /// What `--json` prints, one object per line; scripts rely on these names.
@@ -87,6 +88,9 @@ pub(crate) struct Record {
     /// What sets that bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bound_by: Option<String>,
+    /// Invented parameters of the modelled machine that move the result, where they were tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) moved_by: Option<Vec<Moved>>,
     /// What it came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<Origin>,
@@ -152,6 +156,7 @@ impl Record {
             hits: measured.found,
             bound: None,
             bound_by: None,
+            moved_by: None,
             origin: None,
         })
     }

@@ -36,6 +36,14 @@ pub(crate) struct Trial {
     pub(crate) doubled: Option<String>,
 }
 
+impl Trial {
+    /// Whether `word` names the parameter or its section.
+    pub(crate) fn is_of(&self, word: &str) -> bool {
+        let section = self.parameter.split_once('.').map(|(section, _)| section);
+        self.parameter == word || section == Some(word)
+    }
+}
+
 /// The invented parameters of `machine` that have a part in `mode`, but for those in `chosen`.
 pub(crate) fn trials(machine: &Machine, mode: Mode, chosen: &[&str]) -> Vec<Trial> {
     let counts = |p: &&ParameterInfo| {

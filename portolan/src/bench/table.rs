@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Table};
 use super::name::{Axis, Name};
 use super::published::Curve;
 use super::record::Record;
+use super::sensitivity;
 use super::sizes;
 use super::which::Which;
 
@@ -152,7 +153,7 @@ fn one(name: Name, rows: &[&Record], curves: &[Curve]) -> String {
         );
         table.add_row(row);
     }
-    finished(name, rows.first().copied(), table)
+    finished(name, rows.first().copied(), table) + &sensitivity::lines(rows)
 }
 
 /// What the results of a table share.
@@ -226,6 +227,7 @@ mod tests {
             hits: None,
             bound: None,
             bound_by: None,
+            moved_by: None,
             origin: None,
         };
         let text = table(Name::Pingpong, &[record(8), record(16)], &Curve::all());

@@ -22,6 +22,7 @@ pub(super) fn plan(job: &Job, options: &Options, plan: &Plan) -> Result<Plan, Cm
     for (option, given) in [
         ("--turns", options.turns > 1),
         ("--timeout", options.timeout.is_some()),
+        ("--sensitivity", options.sensitivity.is_some()),
     ] {
         if given {
             return usage(format!(
