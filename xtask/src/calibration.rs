@@ -6,12 +6,18 @@ use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Search for the fitted parameters first and write them into the machine files
+    /// Search for the fitted parameters of all machines together first
     #[arg(long)]
     fit: bool,
+    /// Write what the last fit has found into the machine files
+    #[arg(long)]
+    apply: bool,
 }
 
-/// Builds the command, fits if asked, and writes the page with the machine files as they then are.
+/// What the last fit has found; part of the executable, as machine files are.
+const FOUND: &str = "portolan/src/calibration/joint.json";
+
+/// Builds the command, fits and applies the fit if asked, and writes the page with the machine files as they then are.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let build = || cargo::build(&["-p", "portolan"]);
     let portolan = |arguments: &[&str]| {
@@ -21,8 +27,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     build()?;
     if options.fit {
-        portolan(&["--fit", "nic-model/machines"])?;
-        // Machine files are part of the executable.
+        portolan(&["--fit", FOUND])?;
+        build()?;
+    }
+    if options.apply {
+        portolan(&["--apply", "nic-model/machines"])?;
         build()?;
     }
     portolan(&["--page", "docs/src"])

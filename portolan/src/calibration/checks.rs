@@ -171,7 +171,7 @@ pub(super) const ALL: [Check; 14] = [
         Published::Value(5.39),
         RECALLED,
     )
-    .fails("the interrupts that the curves of the xt4 ask for are dearer than this figure leaves room for"),
+    .fails("the interrupts that the curves of the xt4 alone ask for are dearer than this figure leaves room for"),
     Check::of(
         "put, 0 B, one way, µs",
         Run::portals("xt3", Point::OneWay(0)),
@@ -272,9 +272,16 @@ pub(super) const ALL: [Check; 14] = [
 ];
 
 /// The table of the page.
-pub(super) fn table(machines: &Machines<'_>) -> Result<String, CmdError> {
-    let mut text = String::from(
-        "| machine | figure | published | standing | model | error | |\n|---|---|--:|---|--:|--:|---|\n",
+pub(super) fn table(
+    machines: &Machines<'_>,
+    joint: Option<&Machines<'_>>,
+) -> Result<String, CmdError> {
+    let (heads, lines) = match joint {
+        Some(_) => (" joint fit | error | |", "--:|--:|---|"),
+        None => ("", ""),
+    };
+    let mut text = format!(
+        "| machine | figure | published | standing | model | error | |{heads}\n|---|---|--:|---|--:|--:|---|{lines}\n",
     );
     let mut notes = Vec::new();
     for check in &ALL {
@@ -288,9 +295,16 @@ pub(super) fn table(machines: &Machines<'_>) -> Result<String, CmdError> {
             }
             (false, None) => "**no**".to_owned(),
         };
+        let mut beside = String::new();
+        if let Some(joint) = joint {
+            let value = check.value(joint)?;
+            let (error, holds) = check.published.error(value);
+            let mark = if holds { "" } else { "**no**" };
+            beside = format!(" {value:.2} | {:+.1} % | {mark} |", 100.0 * error);
+        }
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {value:.2} | {:+.1} % | {mark} |",
+            "| {} | {} | {} | {} | {value:.2} | {:+.1} % | {mark} |{beside}",
             check.run.machine,
             check.words,
             check.published.words(),

@@ -1,145 +1,241 @@
-//! The search for the few parameters that no source gives: the simplex method of Nelder and Mead on
-//! the model itself.
+//! The least sum of squares by the method of Levenberg and Marquardt, and how well it determines each number.
+//!
+//! Derivatives are differences of two runs. Nothing here knows the model.
 
-use nic_model::Machine;
-
-use super::model::{self, Point};
-use super::{Target, worst};
 use crate::error::CmdError;
 
-/// A number that is fitted: it goes to all of `keys`, divided by their number.
+/// A number that is searched for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fitted {
-    /// Parameters, as `host.trap`.
-    pub(super) keys: &'static [&'static str],
-    /// A parameter that is less by what these are more, so that their sum stays.
-    pub(super) from: Option<&'static str>,
-    /// Smallest step that is kept, in the parameter's unit.
-    pub(super) step: u64,
-    /// Greatest sensible sum.
-    pub(super) most: u64,
+pub(super) struct Range {
+    pub(super) least: f64,
+    pub(super) most: f64,
+    /// What is tried beside a value to see what it does.
+    pub(super) probe: f64,
 }
 
-impl Fitted {
-    /// What `machine` has.
-    pub(super) fn of(&self, machine: &Machine) -> u64 {
-        self.keys.iter().filter_map(|k| machine.value(k)).sum()
-    }
+/// Residuals at a place. With `only` the place differs from the last one without by that number alone.
+pub(super) type Residuals<'a> = dyn FnMut(&[f64], Option<usize>) -> Result<Vec<f64>, CmdError> + 'a;
 
-    /// The machine with the number set to `sum`.
-    pub(super) fn set(&self, machine: &Machine, sum: f64) -> Result<Machine, CmdError> {
-        let count = self.keys.len() as f64;
-        let most = self.most as f64;
-        let each = (sum.clamp(self.step as f64, most) / count / self.step as f64).round();
-        let each = each as u64 * self.step;
-        let set = |machine: Machine, key: &&str| machine.with(key, each);
-        let sum = |machine: &Machine| machine.value(self.from?).map(|v| v + self.of(machine));
-        let before = sum(machine);
-        let machine = self.keys.iter().try_fold(machine.clone(), set);
-        let machine = machine.and_then(|machine| match (self.from, before) {
-            (Some(from), Some(before)) => {
-                machine.with(from, before.saturating_sub(self.of(&machine)))
-            }
-            _ => Ok(machine),
-        });
-        machine.map_err(|error| CmdError::Failed(error.to_string()))
-    }
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) at: Vec<f64>,
+    pub(super) objective: f64,
+    /// How each other number moves with number `i` along its profile, and how far `i` moves until the objective has
+    /// doubled, on the model made linear: the ends are `at ± profile[i]`.
+    pub(super) profiles: Vec<Vec<f64>>,
 }
 
-/// Most runs of the model for one search.
-const RUNS: usize = 120;
+/// Steps that the search takes at most.
+const STEPS: usize = 12;
+/// A step that gains less than this part of the objective is the last.
+const ENOUGH: f64 = 0.002;
 
-/// The machine with `fitted` so that the model comes as near to `targets` as it can.
+fn sum(residuals: &[f64]) -> f64 {
+    residuals.iter().map(|r| r * r).sum()
+}
+
+fn clamped(at: &[f64], by: &[f64], ranges: &[Range]) -> Vec<f64> {
+    let all = at.iter().zip(by).zip(ranges);
+    all.map(|((v, d), r)| (v + d).clamp(r.least, r.most))
+        .collect()
+}
+
+/// Searches from `start` on.
 pub(super) fn search(
-    machine: &Machine,
-    fitted: &[Fitted],
-    targets: &[Target],
-) -> Result<Machine, CmdError> {
-    let points: Vec<Point> = targets.iter().map(|t| t.point).collect();
-    let build = |at: &[f64]| {
-        let mut pairs = fitted.iter().zip(at);
-        pairs.try_fold(machine.clone(), |machine, (f, v)| f.set(&machine, *v))
-    };
-    // Near to the largest error, and smooth: the sum of sixth powers, 5 % being one.
-    let cost = |at: &[f64]| -> Result<f64, CmdError> {
-        let values = model::run(&build(at)?, &points)?;
-        let errors = targets.iter().zip(&values).map(|(t, v)| 20.0 * t.error(*v));
-        Ok(errors.map(|e| e.powi(6)).sum())
-    };
-    let start: Vec<f64> = fitted
-        .iter()
-        .map(|f| f.of(machine).max(f.step) as f64)
-        .collect();
-    let best = simplex(start, RUNS, cost)?;
-    let machine = build(&best)?;
-    let values = model::run(&machine, &points)?;
-    tracing::info!(worst = worst(targets, &values), "fitted");
-    Ok(machine)
+    start: Vec<f64>,
+    ranges: &[Range],
+    residuals: &mut Residuals<'_>,
+) -> Result<Found, CmdError> {
+    let mut at = start;
+    let mut errors = residuals(&at, None)?;
+    let mut damping = 0.01;
+    for _ in 0..STEPS {
+        let slopes = slopes(&at, &errors, ranges, residuals)?;
+        let (before, tried) = (sum(&errors), damping);
+        while damping < 1e6 {
+            let step = step(&slopes, &errors, damping);
+            let place = clamped(&at, &step, ranges);
+            let there = residuals(&place, None)?;
+            if sum(&there) < sum(&errors) {
+                (at, errors) = (place, there);
+                damping = (damping / 10.0).max(1e-4);
+                break;
+            }
+            damping *= 10.0;
+        }
+        tracing::info!(objective = sum(&errors), "step");
+        if sum(&errors) > before * (1.0 - ENOUGH) && tried <= 0.01 {
+            break;
+        }
+        damping = damping.min(1.0);
+    }
+    // Where a step last was refused, the residuals were of another place.
+    errors = residuals(&at, None)?;
+    let slopes = slopes(&at, &errors, ranges, residuals)?;
+    let objective = sum(&errors);
+    let profiles = profiles(&slopes, objective);
+    Ok(Found {
+        at,
+        objective,
+        profiles,
+    })
 }
 
-/// The best of `runs` evaluations of `cost` from `start` on.
-fn simplex(
-    start: Vec<f64>,
-    runs: usize,
-    mut cost: impl FnMut(&[f64]) -> Result<f64, CmdError>,
-) -> Result<Vec<f64>, CmdError> {
-    let n = start.len();
-    let mut corners = vec![(cost(&start)?, start.clone())];
+/// What each number does to each residual: a row for each number.
+fn slopes(
+    at: &[f64],
+    errors: &[f64],
+    ranges: &[Range],
+    residuals: &mut Residuals<'_>,
+) -> Result<Vec<Vec<f64>>, CmdError> {
+    residuals(at, None)?;
+    let mut rows = Vec::new();
+    for (i, range) in ranges.iter().enumerate() {
+        // Inwards at the upper end.
+        let probe = match at[i] + range.probe > range.most {
+            true => -range.probe,
+            false => range.probe,
+        };
+        let mut place = at.to_vec();
+        place[i] += probe;
+        let there = residuals(&place, Some(i))?;
+        let pairs = there.iter().zip(errors);
+        rows.push(pairs.map(|(there, here)| (there - here) / probe).collect());
+    }
+    Ok(rows)
+}
+
+/// The matrix of the normal equations: the products of the slopes.
+fn normal(slopes: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+    let row = |a: &Vec<f64>| slopes.iter().map(|b| product(a, b)).collect();
+    slopes.iter().map(row).collect()
+}
+
+/// The step that Levenberg and Marquardt take.
+fn step(slopes: &[Vec<f64>], errors: &[f64], damping: f64) -> Vec<f64> {
+    let mut matrix = normal(slopes);
+    for (i, row) in matrix.iter_mut().enumerate() {
+        row[i] *= 1.0 + damping;
+    }
+    let inverse = inverse(matrix);
+    let downhill: Vec<f64> = slopes
+        .iter()
+        .map(|row| -row.iter().zip(errors).map(|(s, e)| s * e).sum::<f64>())
+        .collect();
+    let along = |row: &Vec<f64>| row.iter().zip(&downhill).map(|(a, b)| a * b).sum();
+    inverse.iter().map(along).collect()
+}
+
+/// For each number how it and the others move until the objective has doubled.
+fn profiles(slopes: &[Vec<f64>], objective: f64) -> Vec<Vec<f64>> {
+    let inverse = inverse(normal(slopes));
+    let of = |(i, row): (usize, &Vec<f64>)| {
+        let scale = (objective / row[i]).sqrt();
+        row.iter().map(|v| v * scale).collect()
+    };
+    inverse.iter().enumerate().map(of).collect()
+}
+
+/// The inverse by Gauss and Jordan. A number that nothing hangs on gets a row of zeros but for a great one of its own.
+fn inverse(mut matrix: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
+    let n = matrix.len();
+    for (i, row) in matrix.iter_mut().enumerate() {
+        row[i] = row[i].max(1e-30);
+        row.extend((0..n).map(|j| f64::from(u8::from(i == j))));
+    }
     for i in 0..n {
-        let mut at = start.clone();
-        at[i] *= 1.06;
-        corners.push((cost(&at)?, at));
-    }
-    let mut used = n + 1;
-    while used < runs {
-        corners.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (best, worst) = (corners[0].0, corners[n].clone());
-        let centre: Vec<f64> = (0..n)
-            .map(|i| corners[..n].iter().map(|c| c.1[i]).sum::<f64>() / n as f64)
-            .collect();
-        let towards = |by: f64| -> Vec<f64> {
-            let pairs = centre.iter().zip(&worst.1);
-            pairs.map(|(c, w)| (c + by * (c - w)).max(0.0)).collect()
-        };
-        let mut attempt = |by: f64| -> Result<(f64, Vec<f64>), CmdError> {
-            let at = towards(by);
-            used += 1;
-            Ok((cost(&at)?, at))
-        };
-        let mut next = attempt(1.0)?;
-        if next.0 < best {
-            let further = attempt(2.0)?;
-            if further.0 < next.0 {
-                next = further;
+        let pivot = matrix[i][i];
+        matrix[i].iter_mut().for_each(|v| *v /= pivot);
+        let row = matrix[i].clone();
+        for (j, other) in matrix.iter_mut().enumerate() {
+            let factor = other[i];
+            if j != i && factor != 0.0 {
+                other
+                    .iter_mut()
+                    .zip(&row)
+                    .for_each(|(v, r)| *v -= factor * r);
             }
-        } else if next.0 >= corners[n - 1].0 {
-            next = attempt(if next.0 < worst.0 { 0.5 } else { -0.5 })?;
-        }
-        if next.0 < worst.0 {
-            corners[n] = next;
-            continue;
-        }
-        let keep = corners[0].1.clone();
-        for corner in &mut corners[1..] {
-            for (v, k) in corner.1.iter_mut().zip(&keep) {
-                *v = (*v + k) / 2.0;
-            }
-            corner.0 = cost(&corner.1)?;
-            used += 1;
         }
     }
-    corners.sort_by(|a, b| a.0.total_cmp(&b.0));
-    Ok(corners.swap_remove(0).1)
+    matrix.into_iter().map(|row| row[n..].to_vec()).collect()
+}
+
+/// Halvings of the way to a profile's end.
+const HALVINGS: u32 = 6;
+
+/// How far along a profile, in units of what the linear model says, the objective itself is at most doubled, and what it
+/// is there. Twice the linear way is the end.
+pub(super) fn doubled(
+    least: f64,
+    mut objective: impl FnMut(f64) -> Result<f64, CmdError>,
+) -> Result<(f64, f64), CmdError> {
+    let (mut inside, mut outside) = ((0.0, least), 2.0);
+    for _ in 0..HALVINGS {
+        let middle = (inside.0 + outside) / 2.0;
+        let there = objective(middle)?;
+        match there <= 2.0 * least {
+            true => inside = (middle, there),
+            false => outside = middle,
+        }
+    }
+    Ok(inside)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const RANGE: Range = Range {
+        least: 0.0,
+        most: 100.0,
+        probe: 0.01,
+    };
+
+    /// A sum that is well known, a difference that is not, and a point that neither can meet.
+    fn residuals(at: &[f64], _: Option<usize>) -> Result<Vec<f64>, CmdError> {
+        let (x, y) = (at[0], at[1]);
+        Ok(vec![x + y - 8.0, 0.1 * (x - y + 2.0), 1.0 + 0.0 * x])
+    }
+
     #[test]
-    fn the_search_finds_the_bottom_of_a_bowl() {
-        let bowl = |at: &[f64]| Ok((at[0] - 3.0).powi(2) + 10.0 * (at[1] - 5.0).powi(2));
-        let found = simplex(vec![1.0, 1.0], 200, bowl).unwrap();
-        assert!((found[0] - 3.0).abs() < 0.01 && (found[1] - 5.0).abs() < 0.01);
+    fn the_search_finds_the_least_squares_and_how_far_they_determine() {
+        let found = search(vec![1.0, 1.0], &[RANGE; 2], &mut residuals).unwrap();
+        assert!((found.at[0] - 3.0).abs() < 0.01 && (found.at[1] - 5.0).abs() < 0.01);
+        assert!((found.objective - 1.0).abs() < 0.01);
+        // The objective doubles where the first two residuals give 1: with x + y kept, at a difference of 10.
+        let end = &found.profiles[0];
+        assert!((4.9..5.2).contains(&end[0]) && end[1] < -4.8, "{end:?}");
+        let there: Vec<f64> = found.at.iter().zip(end).map(|(v, d)| v + d).collect();
+        let doubled = sum(&residuals(&there, None).unwrap()) / found.objective;
+        assert!((doubled - 2.0).abs() < 0.05, "{doubled}");
+    }
+
+    #[test]
+    fn a_step_that_goes_too_far_is_shortened() {
+        let range = Range {
+            least: -100.0,
+            ..RANGE
+        };
+        // Without damping the steps from here on grow.
+        let mut arc = |at: &[f64], _: Option<usize>| Ok(vec![at[0].atan(), 0.1]);
+        let found = search(vec![2.0], &[range], &mut arc).unwrap();
+        assert!(found.at[0].abs() < 0.05, "{:?}", found.at);
+    }
+
+    #[test]
+    fn a_profile_ends_where_the_objective_has_doubled() {
+        let (t, there) = doubled(3.0, |t| Ok(3.0 + 3.0 * t * t)).unwrap();
+        assert!((0.95..=1.0).contains(&t) && there <= 6.0, "{t} {there}");
+        let (t, _) = doubled(3.0, |t| Ok(if t > 0.3 { 100.0 } else { 3.0 })).unwrap();
+        assert!((0.25..=0.3).contains(&t), "{t}");
+    }
+
+    #[test]
+    fn a_number_stays_in_its_range() {
+        let range = Range { most: 4.0, ..RANGE };
+        let found = search(vec![1.0, 1.0], &[RANGE, range], &mut residuals).unwrap();
+        assert!(found.at[1] <= 4.0 && found.at[0] < 5.0, "{:?}", found.at);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   published.json ──▶ targets ─┬─▶ model (runs, virtual time) ──▶ errors ──▶ page, plots
-//!                               └─▶ fit ──▶ machine files
+//!                               └─▶ joint (fit) ──▶ joint.json ──▶ page, machine files
 //! ```
 //!
 //! All numbers are of virtual time: the same on every machine.
@@ -11,12 +11,14 @@
 mod accelerated;
 mod checks;
 mod fit;
+mod joint;
 mod mechanisms;
 mod model;
 mod page;
+mod sections;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use nic_model::Machine;
@@ -24,7 +26,7 @@ use nic_model::Machine;
 use crate::bench::{Curve, Name, show_size};
 use crate::cmd::{failed, output, say};
 use crate::error::CmdError;
-use fit::Fitted;
+use joint::Joint;
 use model::Point;
 
 /// Options of `portolan calibration`.
@@ -33,9 +35,12 @@ pub(crate) struct Options {
     /// Machines, each with a published curve
     #[arg(long, value_delimiter = ',', default_values = ["xt4", "redstorm"], value_name = "NAME")]
     machine: Vec<String>,
-    /// Search for the fitted parameters first, and write them into DIR/NAME.toml
-    #[arg(long, value_name = "DIR")]
+    /// Search for the fitted parameters of all machines together, and write what is found into FILE
+    #[arg(long, value_name = "FILE")]
     fit: Option<PathBuf>,
+    /// Write the last fit, which is part of this program, into the machine files of DIR
+    #[arg(long, value_name = "DIR", conflicts_with = "fit")]
+    apply: Option<PathBuf>,
     /// Write the page of the book and its plots into DIR
     #[arg(long, value_name = "DIR")]
     page: Option<PathBuf>,
@@ -60,89 +65,11 @@ impl Target {
     }
 }
 
-/// The largest error in units of its bound.
-fn worst(targets: &[Target], values: &[f64]) -> f64 {
-    let errors = targets.iter().zip(values);
-    errors.fold(0.0, |most, (t, v)| {
-        f64::max(most, t.error(*v).abs() / t.bound)
-    })
-}
-
 /// Up to here the bound is 5 %, beyond it 10 %.
 const NEAR: u64 = 16 * 1024;
 
 /// Sizes that the fit sees, between processes of a node.
 const FIT_ON_SAME_NODE: [u64; 5] = [0, 8, 8192, 163_840, 1 << 20];
-
-/// What is fitted between nodes.
-const BETWEEN: [Fitted; 6] = [
-    Fitted {
-        keys: &["host.mpi_send", "host.mpi_receive"],
-        from: None,
-        step: 10_000,
-        most: 3_000_000,
-    },
-    Fitted {
-        keys: &["host.interrupt_entry"],
-        from: None,
-        step: 10_000,
-        most: 5_000_000,
-    },
-    Fitted {
-        keys: &["host.interrupt_exit"],
-        from: None,
-        step: 10_000,
-        most: 5_000_000,
-    },
-    Fitted {
-        keys: &["host.memcpy_fixed"],
-        from: None,
-        step: 5_000,
-        most: 500_000,
-    },
-    Fitted {
-        keys: &["chip.tx_rate"],
-        from: None,
-        step: 5,
-        most: 3_200,
-    },
-    Fitted {
-        keys: &["chip.rx_rate"],
-        from: None,
-        step: 5,
-        most: 3_200,
-    },
-];
-/// What is fitted between processes of a node.
-const WITHIN: [Fitted; 3] = [
-    Fitted {
-        keys: &["host.local_handoff"],
-        from: None,
-        step: 10_000,
-        most: 5_000_000,
-    },
-    Fitted {
-        keys: &["host.local_map"],
-        from: None,
-        step: 10_000,
-        most: 5_000_000,
-    },
-    Fitted {
-        keys: &["host.memcpy_rate"],
-        from: None,
-        step: 5,
-        most: 10_000,
-    },
-];
-
-/// What is fitted on the message rate. Times of single messages are those of the sum of the two: each
-/// interrupt finds one event word.
-const RATE: [Fitted; 1] = [Fitted {
-    keys: &["host.event_handle"],
-    from: Some("host.interrupt_entry"),
-    step: 10_000,
-    most: 3_000_000,
-}];
 
 fn curve_of(machine: &str) -> Result<Curve, CmdError> {
     let found = Curve::all().into_iter().find(|c| c.machine == machine);
@@ -193,35 +120,22 @@ fn rate(curve: &Curve) -> Vec<Target> {
 
 /// Compares, fits and writes as asked.
 pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
-    for path in options.fit.iter().chain(&options.page) {
+    if let Some(file) = &options.fit {
+        let joint = joint::search()?;
+        joint.write(file)?;
+        say(&joint.shown())?;
+        return Ok(0);
+    }
+    if let Some(folder) = &options.apply {
+        return apply(folder);
+    }
+    if let Some(path) = &options.page {
         output::folder(path)?;
     }
     let mut status = 0;
     for name in &options.machine {
         let curve = curve_of(name)?;
         let (between, within, rate) = (between(&curve), within(&curve), rate(&curve));
-        if let Some(folder) = &options.fit {
-            let old = named(name)?;
-            let seen = |of: &[Target]| -> Vec<Target> {
-                of.iter().copied().filter(|t| t.fitted_on).collect()
-            };
-            let mut new = fit::search(&old, &BETWEEN, &seen(&between))?;
-            if !seen(&within).is_empty() {
-                new = fit::search(&new, &WITHIN, &seen(&within))?;
-            }
-            if !rate.is_empty() {
-                new = fit::search(&new, &RATE, &rate)?;
-            }
-            let file = folder.join(format!("{name}.toml"));
-            write_machine(&file, &old, &new)?;
-            let errors = model::run(&new, &points(&between))?;
-            say(&format!(
-                "{}: largest error {:.2} of its bound",
-                file.display(),
-                worst(&between, &errors)
-            ))?;
-            continue;
-        }
         let machine = named(name)?;
         for targets in [&between, &within, &rate] {
             let values = model::run(&machine, &points(targets))?;
@@ -268,21 +182,32 @@ fn words(point: Point) -> String {
     }
 }
 
-/// Puts the parameters that differ between `old` and `new` into a machine file, which must have them.
-fn write_machine(file: &std::path::Path, old: &Machine, new: &Machine) -> Result<(), CmdError> {
+/// Writes the last fit into the machine files of `folder`.
+fn apply(folder: &Path) -> Result<u8, CmdError> {
+    let joint = Joint::last();
+    for name in joint::MACHINES {
+        let file = folder.join(format!("{name}.toml"));
+        write_machine(&file, &joint.machine(name)?)?;
+        say(&file.display().to_string())?;
+    }
+    Ok(0)
+}
+
+/// Puts the values of `new` into the lines of a machine file; what has no line there is of the machine below it.
+fn write_machine(file: &Path, new: &Machine) -> Result<(), CmdError> {
     let shown = file.display().to_string();
     let text = fs::read_to_string(file).map_err(failed(&format!("read {shown}")))?;
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    for (before, after) in old.parameters.iter().zip(&new.parameters) {
-        if before.value == after.value {
-            continue;
-        }
-        let start = format!("{} = {{ value = ", after.key);
+    for parameter in new.parameters.iter().filter(|p| p.line == 0) {
+        let start = format!("{} = {{ value = ", parameter.key);
         let line = lines.iter_mut().find(|l| l.starts_with(&start));
-        let line =
-            line.ok_or_else(|| CmdError::Failed(format!("{shown} has no line for {}", after.key)))?;
-        let rest = line.split_once(',').map_or("", |(_, rest)| rest).to_owned();
-        *line = format!("{start}{},{rest}", after.value);
+        if let Some((line, rest)) = line.and_then(|l| {
+            l.clone()
+                .split_once(',')
+                .map(|(_, rest)| (l, rest.to_owned()))
+        }) {
+            *line = format!("{start}{},{rest}", parameter.value);
+        }
     }
     let text = lines.join("\n") + "\n";
     fs::write(file, text).map_err(failed(&format!("write {shown}")))
