@@ -278,6 +278,31 @@ mod tests {
     }
 
     #[test]
+    fn applied_numbers_are_those_that_the_machine_file_then_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("xt4.toml");
+        let before = include_str!("../../../nic-model/machines/xt4.toml");
+        fs::write(&file, before).unwrap();
+        let joint = Joint::last().machine("xt4").unwrap();
+        write_machine(&file, &joint).unwrap();
+        let after = fs::read_to_string(&file).unwrap();
+        let read = Machine::from_toml(&after).unwrap();
+        for (has, wants) in read.parameters.iter().zip(&joint.parameters) {
+            assert_eq!(has.value, wants.value, "{}.{}", has.section, has.key);
+        }
+        // Sources and everything else stay.
+        let text = |text: &str| -> Vec<String> {
+            let rest = |line: &str| {
+                line.split_once("unit")
+                    .map_or(line, |(_, rest)| rest)
+                    .to_owned()
+            };
+            text.lines().map(rest).collect()
+        };
+        assert_eq!(text(&after), text(before));
+    }
+
+    #[test]
     fn linux_is_slower_by_more_than_a_fifth() {
         let sizes = [Point::OneWay(0), Point::OneWay(8), Point::OneWay(1 << 20)];
         let light = model::run(&named("xt3").unwrap(), &sizes).unwrap();
