@@ -195,6 +195,9 @@ machine! {
         /// Which of 32 arbitrations in turn the oldest packet wins; the others go round robin. A
         /// bit for each.
         age_rr_select: u32 = "bits", 0, 0xFFFF_FFFF;
+        /// Which way a packet takes whose destination is half way round a ring: 0 plus, 1 plus from even coordinates and
+        /// minus from odd ones.
+        tie_break: u32 = "policy", 0, 1;
         /// From the end of a packet that failed its link CRC to its repetition.
         link_retry: SimDuration = "ps", 0, 1_000_000_000;
         /// Payload that is moved as one packet when messages and not packets are simulated; a

@@ -280,6 +280,9 @@ impl Topology {
 
     /// The output that the router of `here` chooses for `destination`: x before y before z, the
     /// shorter way round a ring, plus when both are equal. Both must be nodes of the grid.
+    ///
+    /// A machine may break ties otherwise ([`network.tie_break`](crate::NetworkParams::tie_break)), and dead links
+    /// change routes: [`World::path`](crate::World::path) knows both.
     #[must_use]
     pub fn route(&self, here: NodeId, destination: NodeId) -> Port {
         const PORTS: [[Port; 2]; 3] = [
@@ -327,6 +330,11 @@ impl Topology {
             (false, 0) => extent - 1,
             (false, n) => n - 1,
         };
+        self.node_at(at)
+    }
+
+    /// The node at these coordinates, which are of the grid.
+    pub(crate) fn node_at(&self, at: [u16; 3]) -> NodeId {
         let place = self.place(at);
         self.at
             .get(usize::from(place))

@@ -450,15 +450,18 @@ impl Trace {
         };
         active.settle();
         match *event {
-            Event::Router { node, packet, .. } => {
+            Event::Router {
+                node,
+                input,
+                packet,
+            } => {
                 let header = network.packet(packet).header;
                 let length = usize::from(network.packet(packet).length);
                 let before = active.packets.insert(packet, node);
-                let topology = &network.topology;
                 // A packet at its source has just begun, whatever its number was used for before.
                 let step = before
                     .filter(|_| node.0 != header.source())
-                    .and_then(|last| Some((last, link_between(topology, last, node)?)));
+                    .and_then(|last| Some((last, link_before(input)?)));
                 if let Some((last, port)) = step {
                     let flits = flits(length);
                     let busy = network.occupancy(last, port, flits);
@@ -598,11 +601,12 @@ impl Trace {
     }
 }
 
-/// The link from one router to another beside it.
-fn link_between(topology: &Topology, from: NodeId, to: NodeId) -> Option<Port> {
-    (from != to)
-        .then(|| topology.route(from, to))
-        .filter(|&port| port != Port::Node && topology.neighbour(from, port) == to)
+/// The link by which a packet came to an input of a router, as its sender names it.
+fn link_before(input: u8) -> Option<Port> {
+    match Port::from_index(usize::from(input >> 2)) {
+        Port::Node => None,
+        link => Some(link.opposite()),
+    }
 }
 
 /// What a writing recorder remembers of its output.

@@ -98,7 +98,7 @@ impl Network {
         slot.node = next;
         let event = Event::Router {
             node: next,
-            input: 0,
+            input: (port.opposite() as u8) << 2 | slot.vc,
             packet: index,
         };
         queue.push(slot.arrived.max(now), event);

@@ -48,7 +48,7 @@ use crate::topology::{NodeId, Port, Topology};
 
 use link::LinkFaults;
 use router::{Output, Router};
-use routes::{Routes, Way};
+use routes::{Routes, TieBreak, Way};
 pub use stats::{LinkStats, NetworkStats};
 
 /// How exactly the network is simulated.
@@ -257,7 +257,7 @@ impl Network {
             injections: vec![Injection::default(); nodes],
             outputs: Output::all(&costs, nodes),
             routers,
-            routes: Routes::new(&topology),
+            routes: Routes::new(&topology, TieBreak::of(params.tie_break)),
             link_faults: LinkFaults::new(faults, &topology),
             marked: marked.map(|&fault| Marked { fault, seen: 0 }).collect(),
             freed: Vec::new(),

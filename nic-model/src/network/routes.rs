@@ -2,7 +2,8 @@
 //!
 //! # The rules
 //!
-//! 1. x before y before z; along a ring the shorter way, plus when both are equal.
+//! 1. x before y before z; along a ring the shorter way. When both are equal, [`TieBreak`] says
+//!    which.
 //! 2. A dead link on that way: the ring's other way, if the dimension is a ring and that way is
 //!    whole. The order of dimensions stays, and no path goes round a ring more than once.
 //! 3. When some ring is cut in two so that rule 2 does not help (two dead links of a ring, one of
@@ -18,13 +19,15 @@
 //! Packets of rules 1 and 2 hold channels in the order x, y, z. Within a ring they use channel 0
 //! of their class up to and including the link that closes the ring, and channel 1 behind it:
 //! channel 0 never waits for channel 0 beyond that link, and channel 1 never crosses it, because
-//! no path is a whole round. Under rule 3 nothing crosses a closing link by rule 1, so channel 1
+//! no path is a whole round. That holds for each direction of a ring by itself, since the plus and
+//! the minus links have buffers of their own and a packet never turns round within a ring: behind
+//! a tie the chosen way is the shorter one. So it holds for every tie break. Under rule 3 nothing crosses a closing link by rule 1, so channel 1
 //! is free for detours; those wait only for channels that come later in the up-then-down order.
 //!
 //! # Tables
 //!
-//! Rule 1 depends on two coordinates of one dimension only: one table for each dimension, indexed
-//! by their difference, stands for that part of all routers' tables. The nodes of a ring with dead
+//! Rule 1 depends on two coordinates of one dimension only: two tables for each dimension, of even
+//! and odd coordinates, indexed by the difference, stand for that part of all routers' tables. The nodes of a ring with dead
 //! links are marked, and theirs is computed from the list of the ring's cuts. A detour has a table
 //! for each destination, made when it is first needed.
 
@@ -38,6 +41,35 @@ pub(crate) const NODE: u8 = Port::Node as u8;
 pub(crate) const NO_WAY: u8 = 7;
 /// In a node's entry for a dimension: the rest is the number of a ring with dead links.
 const CUT: u32 = 1 << 31;
+
+/// Which way a packet takes whose destination is exactly half way round a ring. Machine files have
+/// the number.
+///
+/// The router where the packet enters the ring decides, by its own coordinate, as a routing table
+/// can: a pair has one path, and the routers behind see one way that is shorter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TieBreak {
+    /// 0: plus.
+    Plus,
+    /// 1: plus from even coordinates, minus from odd ones. Under all-to-all traffic both directions
+    /// carry the same load.
+    Parity,
+}
+
+impl TieBreak {
+    /// That of a machine file.
+    pub(crate) fn of(policy: u32) -> Self {
+        match policy {
+            0 => Self::Plus,
+            _ => Self::Parity,
+        }
+    }
+
+    /// Whether a packet at coordinate `at` of the ring goes plus.
+    fn is_plus(self, at: u16) -> bool {
+        self == Self::Plus || at.is_multiple_of(2)
+    }
+}
 
 /// A ring, or a row of a dimension that is no ring, with dead links.
 #[derive(Debug, Clone)]
@@ -83,6 +115,7 @@ pub(crate) enum Way {
 #[derive(Debug, Clone)]
 pub(crate) struct Routes {
     dims: [u16; 3],
+    tie_break: TieBreak,
     /// Which dimensions are used as rings.
     wrap: [bool; 3],
     /// For each node and dimension: where in `table` the entry of coordinate 0 is, or a ring.
@@ -97,9 +130,10 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    pub(crate) fn new(topology: &Topology) -> Self {
+    pub(crate) fn new(topology: &Topology, tie_break: TieBreak) -> Self {
         let mut routes = Self {
             dims: topology.dims(),
+            tie_break,
             wrap: topology.wraps(),
             rows: Vec::new(),
             table: Vec::new(),
@@ -115,31 +149,36 @@ impl Routes {
     /// The tables of rule 1.
     fn fill(&mut self, topology: &Topology) {
         self.table.clear();
-        let mut origin = [0; 3];
-        for (axis, origin) in origin.iter_mut().enumerate() {
-            let extent = i64::from(self.dims[axis]);
-            *origin = self.table.len() as u32 + u32::from(self.dims[axis]) - 1;
-            for difference in 1 - extent..extent {
-                let shorter = if self.wrap[axis] && 2 * difference.abs() > extent {
-                    -difference
-                } else if self.wrap[axis] && 2 * difference.abs() == extent {
-                    1
-                } else {
-                    difference
-                };
-                self.table.push(match shorter {
-                    0 => NODE,
-                    1.. => 2 * axis as u8,
-                    _ => 2 * axis as u8 + 1,
-                });
-            }
-        }
+        let origin: [[u32; 2]; 3] =
+            std::array::from_fn(|axis| [0, 1].map(|parity| self.fill_axis(axis, parity)));
         self.rows = (0..topology.nodes())
             .map(|n| {
                 let at = topology.coordinates(NodeId(n as u16));
-                std::array::from_fn(|axis| origin[axis] - u32::from(at[axis]))
+                std::array::from_fn(|axis| {
+                    origin[axis][usize::from(at[axis] % 2)] - u32::from(at[axis])
+                })
             })
             .collect();
+    }
+
+    /// Appends the table of a dimension for coordinates of `parity`; where the entry of its
+    /// difference 0 is.
+    fn fill_axis(&mut self, axis: usize, parity: u16) -> u32 {
+        let extent = i64::from(self.dims[axis]);
+        let origin = self.table.len() as u32 + u32::from(self.dims[axis]) - 1;
+        for difference in 1 - extent..extent {
+            let round = 2 * difference.abs();
+            let plus = match self.wrap[axis] {
+                true if round == extent => self.tie_break.is_plus(parity),
+                true if round > extent => difference < 0,
+                _ => difference > 0,
+            };
+            self.table.push(match difference {
+                0 => NODE,
+                _ => 2 * axis as u8 + u8::from(!plus),
+            });
+        }
+        origin
     }
 
     /// Whether a link is dead somewhere.
@@ -185,7 +224,11 @@ impl Routes {
         }
         let (wrap, extent) = (self.wrap[axis], u32::from(ring.extent));
         let up = (u32::from(to) + extent - u32::from(at)) % extent;
-        let plus = if wrap { 2 * up <= extent } else { to > at };
+        let plus = match wrap {
+            true if 2 * up == extent => self.tie_break.is_plus(at),
+            true => 2 * up < extent,
+            false => to > at,
+        };
         for plus in [plus, !plus] {
             if ring.is_whole(at, to, plus, wrap) {
                 return 2 * axis as u8 + u8::from(!plus);
@@ -313,11 +356,7 @@ impl Routes {
             for at in 0..ring.extent {
                 let mut place = line;
                 place[axis] = at;
-                let index = usize::from(place[0])
-                    + usize::from(self.dims[0])
-                        * (usize::from(place[1])
-                            + usize::from(self.dims[1]) * usize::from(place[2]));
-                self.rows[index][axis] = number;
+                self.rows[topology.node_at(place).index()][axis] = number;
             }
             self.rings.push(ring);
         }
@@ -418,7 +457,7 @@ mod tests {
             Topology::grid([4, 3, 6], [false, false, true]).unwrap(),
             Topology::torus([2, 1, 1]).unwrap(),
         ] {
-            let routes = Routes::new(&topology);
+            let routes = Routes::new(&topology, TieBreak::Plus);
             for (a, b) in all_pairs(&topology) {
                 assert_eq!(
                     routes.next(&topology, a, topology.coordinates(b)),
@@ -428,6 +467,98 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// Packets on each link when every node sends one to every other, by port and node.
+    fn all_to_all(topology: &Topology, routes: &mut Routes) -> [Vec<u32>; 6] {
+        let mut loads = [0; 6].map(|_: i32| vec![0; topology.nodes()]);
+        for (a, b) in all_pairs(topology) {
+            let path = routes.path(topology, a, b).unwrap();
+            assert_eq!(path.len() as u32, topology.distance(a, b), "{a} to {b}");
+            for (node, port) in path {
+                loads[port.index()][node.index()] += 1;
+            }
+        }
+        loads
+    }
+
+    #[test]
+    fn parity_loads_both_directions_of_even_rings_alike() {
+        for dims in [[2, 1, 1], [4, 4, 1], [6, 4, 2], [8, 3, 10]] {
+            let topology = Topology::torus(dims).unwrap();
+            let topology = topology.placed(&topology.shuffled_places(3)).unwrap();
+            let mut routes = Routes::new(&topology, TieBreak::Parity);
+            let loads = all_to_all(&topology, &mut routes);
+            for axis in 0..3 {
+                let [plus, minus] = [2 * axis, 2 * axis + 1].map(|port| &loads[port]);
+                let sum = |side: &[u32]| side.iter().sum::<u32>();
+                assert_eq!(sum(plus), sum(minus), "axis {axis} of {dims:?}");
+                if dims[axis] % 4 == 0 {
+                    // Also link by link.
+                    let one = plus[0];
+                    assert!(plus.iter().chain(minus).all(|&load| load == one));
+                }
+            }
+        }
+        let ring = Topology::torus([4, 1, 1]).unwrap();
+        let mut routes = Routes::new(&ring, TieBreak::Plus);
+        let loads = all_to_all(&ring, &mut routes);
+        assert_eq!((loads[0][0], loads[1][0]), (3, 1), "what parity is for");
+    }
+
+    /// Channels are numbered by ring, direction, class half and place; a path may only go up.
+    #[test]
+    fn paths_hold_channels_in_one_order_whatever_breaks_ties() {
+        for dims in [[2, 4, 1], [6, 4, 2], [8, 1, 2]] {
+            let topology = Topology::torus(dims).unwrap();
+            for tie_break in [TieBreak::Plus, TieBreak::Parity] {
+                let mut routes = Routes::new(&topology, tie_break);
+                for (a, b) in all_pairs(&topology) {
+                    let (mut crossed, mut before, mut axis) = (false, None, None);
+                    for (node, port) in routes.path(&topology, a, b).unwrap() {
+                        if axis != port.axis() {
+                            (crossed, axis) = (false, port.axis());
+                        }
+                        let at = topology.coordinates(node)[port.index() / 2];
+                        let along = match port.index() % 2 {
+                            0 => at,
+                            _ => dims[port.index() / 2] - 1 - at,
+                        };
+                        let channel = (port.index(), crossed, along);
+                        assert!(before < Some(channel), "{a} to {b}: {before:?} {channel:?}");
+                        before = Some(channel);
+                        crossed |= topology.is_wrap_link(node, port);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_dead_link_changes_no_tie_that_does_not_need_it() {
+        let topology = Topology::torus([4, 4, 1]).unwrap();
+        let dead = (NodeId(0), Port::XPlus);
+        let mut whole = Routes::new(&topology, TieBreak::Parity);
+        let mut cut = whole.clone();
+        cut.kill(&topology, &[dead]);
+        assert_eq!(reachable(&topology, &mut cut), 16 * 16);
+        for (a, b) in all_pairs(&topology) {
+            let before = whole.path(&topology, a, b).unwrap();
+            let uses = before.iter().any(|&(node, port)| {
+                (node, port) == dead || (topology.neighbour(node, port), port.opposite()) == dead
+            });
+            let after = cut.path(&topology, a, b).unwrap();
+            assert_eq!(before != after, uses, "{a} to {b}: {before:?}, {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_dead_link_is_passed_wherever_its_nodes_sit() {
+        let grid = Topology::torus([5, 4, 2]).unwrap();
+        let topology = grid.placed(&grid.shuffled_places(1)).unwrap();
+        let mut routes = Routes::new(&topology, TieBreak::Plus);
+        routes.kill(&topology, &[(NodeId(7), Port::XPlus)]);
+        assert_eq!(reachable(&topology, &mut routes), 40 * 40);
     }
 
     /// Every pair's path is walked; how many there are, and that none uses a dead link.
@@ -448,13 +579,13 @@ mod tests {
     fn a_dead_link_of_a_ring_is_passed_the_other_way_round() {
         let topology = Topology::torus([5, 4, 2]).unwrap();
         for port in Port::LINKS {
-            let mut routes = Routes::new(&topology);
+            let mut routes = Routes::new(&topology, TieBreak::Plus);
             routes.kill(&topology, &[(NodeId(7), port)]);
             assert_eq!(reachable(&topology, &mut routes), 40 * 40);
             assert_eq!(routes.wrap, [true; 3], "rings stay rings");
             assert!(routes.detours.is_empty());
         }
-        let mut routes = Routes::new(&topology);
+        let mut routes = Routes::new(&topology, TieBreak::Plus);
         routes.kill(&topology, &[(NodeId(0), Port::XPlus)]);
         let path = routes.path(&topology, NodeId(0), NodeId(1)).unwrap();
         let down = [0u16, 4, 3, 2].map(|n| (NodeId(n), Port::XMinus));
@@ -482,7 +613,7 @@ mod tests {
                 vec![(NodeId(1), Port::XPlus), (NodeId(1), Port::XMinus)],
             ),
         ] {
-            let mut routes = Routes::new(topology);
+            let mut routes = Routes::new(topology, TieBreak::Plus);
             routes.kill(topology, &dead);
             let nodes = topology.nodes();
             assert_eq!(reachable(topology, &mut routes), nodes * nodes, "{dead:?}");
@@ -501,7 +632,7 @@ mod tests {
                 .into_iter()
                 .filter(|&(node, port)| topology.has_link(node, port))
                 .collect();
-            let mut routes = Routes::new(&topology);
+            let mut routes = Routes::new(&topology, TieBreak::Plus);
             routes.kill(&topology, &links);
             // The others among themselves, and the node to itself.
             assert_eq!(reachable(&topology, &mut routes), 35 * 35 + 1);
@@ -511,7 +642,7 @@ mod tests {
     #[test]
     fn a_network_in_two_parts_says_so() {
         let topology = Topology::mesh([4, 1, 1]).unwrap();
-        let mut routes = Routes::new(&topology);
+        let mut routes = Routes::new(&topology, TieBreak::Plus);
         routes.kill(&topology, &[(NodeId(1), Port::XPlus)]);
         assert_eq!(reachable(&topology, &mut routes), 8);
         assert_eq!(routes.way(&topology, NodeId(0), NodeId(3)), Way::None);
@@ -521,7 +652,7 @@ mod tests {
     #[test]
     fn no_detour_turns_from_down_to_up() {
         let topology = Topology::torus([4, 4, 3]).unwrap();
-        let mut routes = Routes::new(&topology);
+        let mut routes = Routes::new(&topology, TieBreak::Plus);
         routes.kill(
             &topology,
             &[

@@ -241,16 +241,17 @@ fn units_arrive_once_and_in_order_seed_1() {
     }
 }
 
-/// Receivers that hold every packet, small buffers, long rings: all rings are full.
-fn saturate(datelines: bool) -> Bed {
+/// Receivers that hold every packet, small buffers, a long ring: all of it is full.
+fn saturate(datelines: bool, tie_break: u32, nodes: u16, links: u16) -> Bed {
     let mut machine = Machine::named("xt4").unwrap();
+    machine.network.tie_break = tie_break;
     machine.network.input_buffer = 18;
-    let topology = Topology::torus([8, 1, 1]).unwrap();
+    let topology = Topology::torus([nodes, 1, 1]).unwrap();
     let mut bed = Bed::with_machine(&machine, topology, Fidelity::Packet, &Faults::none());
     bed.network.datelines = datelines;
-    for source in 0..8u16 {
-        // Three links plus: every packet needs more links than its own.
-        bed.to_send[usize::from(source)] = vec![((source + 3) % 8, false, 64); 400];
+    for source in 0..nodes {
+        // Several links: every packet needs more than its own.
+        bed.to_send[usize::from(source)] = vec![((source + links) % nodes, false, 64); 400];
     }
     bed.hold = SimDuration::from_ns(30);
     bed.start();
@@ -260,15 +261,16 @@ fn saturate(datelines: bool) -> Bed {
 
 #[test]
 fn datelines_are_what_keeps_full_rings_moving() {
-    saturate(true).assert_all_arrived(8, 400);
-    let stuck = saturate(false);
-    assert!(stuck.received < 8 * 400, "nothing needed the datelines");
-    assert!(stuck.network.stats().in_network > 0);
-    assert_eq!(
-        stuck.queue.next_time(),
-        None,
-        "at rest, with packets inside"
-    );
+    // Three links plus; and half way round, where parity fills both directions at once.
+    for (tie_break, nodes, links) in [(0, 8, 3), (0, 8, 4), (1, 16, 8)] {
+        let sent = u64::from(nodes) * 400;
+        saturate(true, tie_break, nodes, links).assert_all_arrived(nodes.into(), 400);
+        let stuck = saturate(false, tie_break, nodes, links);
+        assert!(stuck.received < sent, "nothing needed the datelines");
+        assert!(stuck.network.stats().in_network > 0);
+        let next = stuck.queue.next_time();
+        assert_eq!(next, None, "at rest, with packets inside");
+    }
 }
 
 #[test]

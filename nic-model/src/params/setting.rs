@@ -240,6 +240,7 @@ mod tests {
                 "protocol.inline_data=17",
                 "protocol.inline_data = 17 B, want 0 B to 16 B",
             ),
+            ("network.tie_break=2", "network.tie_break = 2, want 0 to 1"),
             (
                 "host.interupt_entry=2",
                 "\"host.interupt_entry\" is not a parameter; is it host.interrupt_entry",
