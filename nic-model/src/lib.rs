@@ -67,6 +67,7 @@ mod faults;
 
 mod firmware;
 mod host;
+pub mod load;
 mod network;
 mod params;
 mod posted;

@@ -67,9 +67,7 @@ use thiserror::Error;
 use crate::time::SimTime;
 use crate::topology::{NodeId, Port, Topology};
 
-#[cfg(test)]
-pub(crate) use random::SplitMix;
-pub(crate) use random::{draw, threshold};
+pub(crate) use random::{SplitMix, draw, threshold};
 
 /// Why a fault file, or a fault, is refused.
 #[derive(Debug, Error)]

@@ -22,13 +22,11 @@ pub(crate) fn threshold(part: u128, whole: u64) -> u64 {
 }
 
 /// A sequence of random numbers.
-#[cfg(test)]
 #[derive(Debug, Clone)]
 pub(crate) struct SplitMix {
     state: u64,
 }
 
-#[cfg(test)]
 impl SplitMix {
     /// The sequence of `seed`.
     pub(crate) const fn new(seed: u64) -> Self {

@@ -224,11 +224,8 @@ impl Routes {
         }
         let (wrap, extent) = (self.wrap[axis], u32::from(ring.extent));
         let up = (u32::from(to) + extent - u32::from(at)) % extent;
-        let plus = match wrap {
-            true if 2 * up == extent => self.tie_break.is_plus(at),
-            true => 2 * up < extent,
-            false => to > at,
-        };
+        // Half way round, one of both ways is cut: no tie is left.
+        let plus = if wrap { 2 * up < extent } else { to > at };
         for plus in [plus, !plus] {
             if ring.is_whole(at, to, plus, wrap) {
                 return 2 * axis as u8 + u8::from(!plus);
