@@ -93,6 +93,9 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
+/// The end of the name of a pattern of many messages.
+const MANY: &str = ", many";
+
 /// The messages of `node` in a pattern.
 fn messages(pattern: &str, node: u16, length: u32) -> Vec<(NodeId, u32)> {
     let nodes = SIDE * SIDE * SIDE;
@@ -102,13 +105,23 @@ fn messages(pattern: &str, node: u16, length: u32) -> Vec<(NodeId, u32)> {
         NodeId(to[0] + SIDE * (to[1] + SIDE * to[2]))
     };
     let mut state = u64::from(node) * 7919 + 1;
-    let count = if length < 1 << 10 { 40 } else { 6 };
+    // So many that the network is saturated for most of the run.
+    let (pattern, long) = match pattern.strip_suffix(MANY) {
+        Some(pattern) => (pattern, 30),
+        None => (pattern, 6),
+    };
+    let count = if length < 1 << 10 { 40 } else { long };
     (0..count)
         .map(|n: u16| match pattern {
             "one pair" => (node == 0).then_some(NodeId(21)),
             "neighbour" => Some(shift([1, 0, 0])),
             "shift 2,2,2" => Some(shift([2, 2, 2])),
             "random" => Some(NodeId((random(&mut state) % u64::from(nodes)) as u16)),
+            // Node 0 is four times as likely as any other.
+            "hot spot" => {
+                let drawn = random(&mut state) % u64::from(nodes + 3);
+                Some(NodeId(drawn.saturating_sub(3) as u16))
+            }
             "all to all" => Some(NodeId((node + 1 + n * 11) % nodes)),
             _ => (node != 0).then_some(NodeId(0)),
         })
@@ -170,13 +183,15 @@ pub(crate) fn run(pattern: &str, length: u32, fidelity: Fidelity) -> Outcome {
 /// The patterns, and the greatest error in percent, of `last` and of `mean`, that messages
 /// instead of packets may make: little where flows do not meet, more where they share links.
 #[allow(dead_code, reason = "not every user of this file compares")]
-pub(crate) const PATTERNS: [(&str, i64); 6] = [
+pub(crate) const PATTERNS: [(&str, i64); 8] = [
     ("one pair", 1),
     ("neighbour", 1),
     ("shift 2,2,2", 30),
     ("random", 30),
     ("all to all", 25),
     ("all to one", 15),
+    ("random, many", 35),
+    ("hot spot, many", 50),
 ];
 
 /// Payloads that are compared.
@@ -193,7 +208,7 @@ pub(crate) fn error(fine: u64, coarse: u64) -> i64 {
 #[allow(dead_code, reason = "not every user of this file prints")]
 pub(crate) fn table() -> String {
     let mut table = String::from(
-        "pattern         bytes   packets: last   mean  messages: error of last   mean    events saved\n",
+        "pattern           bytes   packets: last   mean  messages: error of last   mean    events saved\n",
     );
     for (pattern, _) in PATTERNS {
         for length in LENGTHS {
@@ -203,7 +218,7 @@ pub(crate) fn table() -> String {
                 .map(|e| e as f64 / 10.0);
             writeln!(
                 table,
-                "{pattern:12} {length:8} {:9} ns {:9} ns {last:+12.1} % {mean:+9.1} % {:9} to {}",
+                "{pattern:14} {length:8} {:9} ns {:9} ns {last:+12.1} % {mean:+9.1} % {:9} to {}",
                 fine.last / 1_000,
                 fine.mean / 1_000,
                 fine.events,
