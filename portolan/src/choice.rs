@@ -227,11 +227,13 @@ impl FabricArgs {
         Ok(())
     }
 
-    /// Says which options have no effect, for ranks that are all on this machine.
+    /// Says which options have no effect, for ranks that are all on this machine. In a rank of a job variables are those of its
+    /// launcher, which names a machine on every fabric: there it says nothing.
     pub(crate) fn say_unread(&self) {
         let kind = self.kind();
         let unread = self.unread(kind);
-        if unread.is_empty() || host::variables::is_quiet() {
+        let is_rank = std::env::var_os(REASON_VARIABLE).is_some();
+        if unread.is_empty() || is_rank || host::variables::is_quiet() {
             return;
         }
         let has = if unread.len() == 1 { "has" } else { "have" };
@@ -273,8 +275,8 @@ impl FabricArgs {
                 self.ranks_per_node.to_string().into(),
             ),
         ];
-        // To ranks that choose, each of these is a word for the model; to others they say nothing.
-        if self.kind() == FabricKind::Seastar && fabric != FabricChoice::Auto {
+        // To ranks that choose, each of these is a word for the model.
+        if fabric != FabricChoice::Auto {
             let (machine, mode) = (self.model.machine(), self.model.mode());
             variables.extend([
                 (ModelOption::MACHINE.variable.into(), machine.into()),

@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn words_are_names_or_all_or_the_list() {
-        assert_eq!(Asked::of("all").map(|a| a.names().len()), Ok(26));
+        assert_eq!(Asked::of("all").map(|a| a.names().len()), Ok(27));
         assert_eq!(Asked::of("list"), Ok(Asked::List));
         assert_eq!(Asked::of("pingpong"), Ok(Asked::One(Name::Pingpong)));
         let said = Asked::of("pingpon").unwrap_err();
