@@ -162,7 +162,6 @@ pub(crate) fn build_for_tests() -> Result<()> {
         "--workspace",
         "--quiet",
         "--lib",
-        "--bins",
         "--tests",
     ]))
 }
