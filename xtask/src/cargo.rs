@@ -70,9 +70,18 @@ pub(crate) fn release_dir() -> PathBuf {
         .join("release")
 }
 
+/// Where this executable is. An error if it was built anew since it began: the file that runs is gone then.
+pub(crate) fn own_exe() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("where this executable is")?;
+    if !own.exists() {
+        bail!("{} was built anew while it ran", own.display());
+    }
+    Ok(own)
+}
+
 /// The start of a guest's command line, for a command of this executable that finds there what was built here.
 pub(crate) fn guest(timeout: u32) -> Result<Command> {
-    let own = std::env::current_exe().context("where this executable is")?;
+    let own = own_exe()?;
     let mut guest = Command::new(release_dir().join("portolan"));
     guest.args(["guest", "--timeout", &timeout.to_string()]);
     if std::env::var_os(TARGET_DIR).is_some() {

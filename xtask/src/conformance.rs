@@ -169,7 +169,7 @@ fn results(options: &Options, suite: &Path, modes: &[Mode]) -> Result<Vec<Line>>
         }
     }
     if !options.no_guest {
-        let own = std::env::current_exe().context("where this executable is")?;
+        let own = cargo::own_exe()?;
         let native = std::env::var(DEVICE_VARIABLE).ok();
         let device = native.as_deref().filter(|d| !d.is_empty());
         let mut command = match device {

@@ -72,7 +72,7 @@ pub(crate) fn run() -> Result<()> {
         arguments.push(format!("--tests={}={filter}", exe.path.display()));
     }
     let portolan = release_dir().join("portolan");
-    let own = std::env::current_exe().context("where this executable is")?;
+    let own = cargo::own_exe()?;
     let native = std::env::var(DEVICE_VARIABLE)
         .ok()
         .filter(|d| !d.is_empty());

@@ -82,7 +82,7 @@ pub(crate) fn build() -> Result<()> {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     build()?;
-    let own = std::env::current_exe().context("where this executable is")?;
+    let own = cargo::own_exe()?;
     let rounds = options.rounds.to_string();
     let seconds = 120 + u64::from(options.rounds) * FAULTS.len() as u64 * SECONDS_A_ROUND;
     let bin = release_dir();

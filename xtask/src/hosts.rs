@@ -86,7 +86,7 @@ enum What {
 
 /// The guest's command line so far: two machines, on the first of which this executable runs.
 fn guests(seconds: u32) -> Result<Command> {
-    let own = std::env::current_exe().context("where this executable is")?;
+    let own = cargo::own_exe()?;
     let mut command = Command::new(release_dir().join("portolan"));
     command
         .args(["guest", "--hosts", "2", "--memory", "1024"])

@@ -279,7 +279,7 @@ fn kill(mpi: &Mpi, built: &Built, fabric: &str, program: &Path, times: u32) -> R
 }
 
 fn in_guest(options: &Options, built: &Path) -> Result<()> {
-    let own = std::env::current_exe().context("where this executable is")?;
+    let own = cargo::own_exe()?;
     let mut guest = Command::new(built.join("portolan"));
     guest
         .args(["guest", "--timeout", "2400", "--", "env", "HOME=/tmp"])

@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     packages::ensure()?;
     cargo::build(&[])?;
-    let own = std::env::current_exe().context("where this executable is")?;
+    let own = cargo::own_exe()?;
     let bin = release_dir();
     let mut command = Command::new(bin.join("portolan"));
     let seconds = SECONDS + options.repeat * SECONDS_A_REPETITION;

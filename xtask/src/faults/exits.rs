@@ -41,7 +41,7 @@ pub(crate) fn run() -> Result<()> {
         "--test-threads=1",
     ]))?;
     cargo::build(&["-p", "portolan"])?;
-    let own = std::env::current_exe().context("where this executable is")?;
+    let own = cargo::own_exe()?;
     let bin = release_dir();
     let mut command = Command::new(bin.join("portolan"));
     command

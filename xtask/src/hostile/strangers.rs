@@ -3,7 +3,7 @@
 
 use super::{Stage, read};
 use crate::{cargo, wait};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::collections::{BTreeSet, VecDeque};
@@ -234,7 +234,7 @@ pub(super) fn run(pairs: usize) -> Result<()> {
         println!("skipped: strangers, which need another user's processes, and so root");
         return Ok(());
     }
-    let own = std::env::current_exe().context("where this executable is")?;
+    let own = cargo::own_exe()?;
     let mut inside = Command::new("unshare");
     inside.args([
         "--net",
@@ -255,7 +255,7 @@ fn quartile(sorted: &[f64], part: usize) -> f64 {
 pub(crate) fn inside(options: &Inside) -> Result<()> {
     let pairs = options.pairs.max(1);
     let mut stage = Stage::new()?;
-    let own = std::env::current_exe().context("where this executable is")?;
+    let own = cargo::own_exe()?;
     fs::copy(own, stage.path("xtask"))?;
     println!(
         "\n| fabric | strangers | later than beside one that only looks, ms: median of {pairs} pairs of jobs (quartiles) |\n|---|---|---|"

@@ -73,3 +73,32 @@ fn has(file: &Path, folder: &Path) -> Result<bool> {
     let word = folder.as_os_str().as_encoded_bytes();
     Ok(bytes.windows(word.len()).any(|here| here == word))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_has_the_workspace_in_it_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let [clean, tells] = ["clean", "tells"].map(|name| folder.path().join(name));
+        std::fs::write(&clean, "portolan/src/main.rs").unwrap();
+        let place = root().join("src/main.rs");
+        let text = [b"\0", place.as_os_str().as_encoded_bytes(), b"\0"].concat();
+        std::fs::write(&tells, text).unwrap();
+        check(std::slice::from_ref(&clean)).unwrap();
+        let said = check(&[clean, tells.clone()]).unwrap_err().to_string();
+        assert!(said.starts_with(&*tells.to_string_lossy()), "{said}");
+    }
+
+    #[test]
+    fn rustc_is_told_what_stands_for_each_folder() {
+        let flags = flags().unwrap().into_string().unwrap();
+        let wanted = format!("--remap-path-prefix={}=portolan", root().display());
+        assert!(flags.split(BETWEEN).any(|flag| flag == wanted), "{flags}");
+        assert!(
+            flags.split(BETWEEN).any(|flag| flag.ends_with("=crates")),
+            "{flags}"
+        );
+    }
+}
