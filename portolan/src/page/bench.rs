@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use nic_model::{Machine, Status};
+use nic_model::{Machine, Provenance};
 use serde::Serialize;
 
 use super::Fact;
@@ -135,20 +135,19 @@ fn notes(records: &[Record], machines: &[String], curves: &[Curve]) -> Vec<Strin
         let Ok(machine) = Machine::named(name) else {
             continue;
         };
-        let count = |is: &dyn Fn(&nic_model::ParameterInfo) -> bool| {
-            machine.parameters.iter().filter(|p| is(p)).count()
+        let count = |of: Provenance| {
+            let all = machine.parameters.iter();
+            all.filter(|p| p.provenance() == of).count()
         };
-        let fitted =
-            |p: &nic_model::ParameterInfo| p.status == Status::Ours && p.source.contains("fitted");
         notes.push(format!(
-            "Of the {} parameters of {name}, {} are measured on the machine, {} are of published models, {} are recalled, {} are fitted \
-             here and {} are assumed here.",
+            "Of the {} parameters of {name}, {} are measured on the machine, {} are of published models or derived, {} are recalled, {} are \
+             fitted here and {} are assumed here.",
             machine.parameters.len(),
-            count(&|p| p.status == Status::Measured),
-            count(&|p| p.status == Status::Model),
-            count(&|p| p.status == Status::Recalled),
-            count(&fitted),
-            count(&|p| p.status == Status::Ours && !fitted(p)),
+            count(Provenance::Measured),
+            count(Provenance::Derived),
+            count(Provenance::Recalled),
+            count(Provenance::Fitted),
+            count(Provenance::Invented),
         ));
     }
     let software = records.iter().filter_map(|r| r.software_us);
