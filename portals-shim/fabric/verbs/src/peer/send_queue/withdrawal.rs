@@ -179,6 +179,20 @@ mod tests {
         assert!(!sq.awaits_reads());
     }
 
+    /// A peer that changes its lists and waits for no confirmation does not fill this process's memory.
+    #[test]
+    fn a_peer_that_waits_for_no_confirmation_is_at_fault() {
+        let mut sq = send_queue();
+        fly(&mut sq, 1);
+        for token in 0..MOST as u32 {
+            assert!(!sq.confirms_at_once(token));
+            assert_eq!(sq.fault(), None);
+        }
+        assert!(!sq.confirms_at_once(MOST as u32));
+        let why = sq.fault().unwrap_or_default();
+        assert!(why.contains("waits for no confirmation"), "{why}");
+    }
+
     #[test]
     fn a_withdrawal_waits_for_the_reads_before_it_and_no_others() {
         let mut sq = send_queue();
