@@ -21,8 +21,9 @@
 //! channel 0 never waits for channel 0 beyond that link, and channel 1 never crosses it, because
 //! no path is a whole round. That holds for each direction of a ring by itself, since the plus and
 //! the minus links have buffers of their own and a packet never turns round within a ring: behind
-//! a tie the chosen way is the shorter one. So it holds for every tie break. Under rule 3 nothing crosses a closing link by rule 1, so channel 1
-//! is free for detours; those wait only for channels that come later in the up-then-down order.
+//! a tie the chosen way is the shorter one. So it holds for every tie break. Under rule 3 nothing
+//! crosses a closing link by rule 1, so channel 1 is free for detours; those wait only for channels
+//! that come later in the up-then-down order.
 //!
 //! # Tables
 //!

@@ -20,8 +20,8 @@
 //! # Invariants
 //!
 //! * **Order**: messages to a peer are one stream of fragments and puts, in which `rd` keeps requests in their order, and answers
-//!   in theirs; answers overtake requests, and a word comes after both. Nothing goes another way. A descriptor's memory is written by its owner's library only, so no peer has to be asked before it is
-//!   withdrawn.
+//!   in theirs; answers overtake requests, and a word comes after both. Nothing goes another way. A descriptor's memory is
+//!   written by its owner's library only, so no peer has to be asked before it is withdrawn.
 //! * **SEND_END** comes when the payload has been copied (what fits the first fragment) or acked by the peer (what is
 //!   longer): until then segments may have to be read again.
 //! * A **landing** is numbered by the sender, in the frame that announces it, and opened when that frame is matched;
