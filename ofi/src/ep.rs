@@ -156,6 +156,7 @@ unsafe impl Object for EndpointFid {
     ]);
 
     fn end(&self) -> Outcome<()> {
+        clock_offer::closed(self.endpoint.interface());
         self.endpoint.close();
         Users::end(&self.endpoint);
         Ok(())
@@ -202,6 +203,7 @@ impl EndpointFid {
                 OpenError::Fabric(_) => errno::NODATA,
             }
         })?;
+        clock_offer::opened(endpoint.interface());
         Ok(Self {
             fid,
             ops: EP.as_ptr(),

@@ -19,7 +19,7 @@ mod time_left;
 mod trusted;
 
 pub use fabric_api::attached::Attached;
-pub use fabric_api::bridge::{ClockKind, Window};
+pub use fabric_api::bridge::{Caller, ClockKind, Window};
 pub use fabric_api::call::{
     Brief, Channels, EqList, Paths, PollError, Polled, RemoteKey, Taken, Target, Wait,
 };

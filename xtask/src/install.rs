@@ -5,6 +5,7 @@
 //!  <prefix>/include, <prefix>/<libdir>      for C programs: `portals-shim/capi/src/install.rs`, `conduit/capi/src/install.rs`
 //!  <prefix>/<libdir>/cmake/portolan         the same for `find_package(portolan)`
 //!  <prefix>/<libdir>/libfabric              the provider, in the folder of that name where libfabric looks
+//!  <prefix>/<libdir>/portolan               what is preloaded for virtual time
 //!  <prefix>/share                           completions for shells, manual pages, licences
 //! ```
 //!
@@ -43,7 +44,7 @@ pub(crate) struct Options {
 }
 
 /// The crates whose products are installed.
-pub(crate) const CRATES: [&str; 7] = [
+pub(crate) const CRATES: [&str; 8] = [
     "portals-c",
     "gasnet-c-seq",
     "gasnet-c-parsync",
@@ -51,6 +52,7 @@ pub(crate) const CRATES: [&str; 7] = [
     "portolan",
     "programs",
     "portolan-ofi",
+    "portolan-clock",
 ];
 
 /// Executables that are installed.
@@ -65,6 +67,9 @@ const COMPLETIONS: [(&str, &str, &str); 3] = [
 
 /// The libfabric provider; libfabric loads files whose names end so.
 const PROVIDER: &str = "libportolan-fi.so";
+
+/// What `portolan run --clock virtual` preloads, in a folder of its own: nobody links it.
+const CLOCK: &str = "libportolan-clock.so";
 
 const CMAKE: &str = include_str!("../../packaging/portolanConfig.cmake");
 const CMAKE_VERSION: &str = include_str!("../../packaging/portolanConfigVersion.cmake.in");
@@ -120,6 +125,11 @@ pub(crate) fn into(prefix: &Path, libdir: &str) -> Result<Vec<PathBuf>> {
         built.join("libportolan_fi.so"),
         &lib.join("libfabric"),
         PROVIDER,
+    )?;
+    copy(
+        built.join("libportolan_clock.so"),
+        &lib.join("portolan"),
+        CLOCK,
     )?;
     for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
         copy(

@@ -41,6 +41,7 @@ pub(crate) fn install(conduit: &Conduit) {
     if conduit.clock() == ClockKind::Virtual && INSTALLED.set(installed()).is_ok() {
         let now: extern "C" fn() -> u64 = virtual_now;
         CLOCK.now.store(now as *mut (), Ordering::Release);
+        clock_offer::opened(&conduit.interface());
     }
 }
 
@@ -56,6 +57,7 @@ pub(crate) fn end() {
         let ahead = interface.now().wrapping_sub(host(*from)).cast_signed();
         // Whoever was first has set it.
         let _ = AHEAD.compare_exchange(RUNNING, ahead, Ordering::Relaxed, Ordering::Relaxed);
+        clock_offer::closed(interface);
     }
 }
 

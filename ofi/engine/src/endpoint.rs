@@ -12,7 +12,7 @@ use crate::remote::Access;
 use host::awake::Awake;
 use portals_shim::endpoint::{self, Address, AddressError};
 use portals_shim::fabric::{FabricConfig, FabricError};
-use portals_shim::{ProcessId, Wait};
+use portals_shim::{Interface, ProcessId, Wait};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use watch::Watch;
@@ -94,6 +94,11 @@ impl Endpoint {
 
     fn core(&self) -> MutexGuard<'_, Core> {
         self.try_core().unwrap_or_else(|| self.core_of_another())
+    }
+
+    /// The interface below, for its clock.
+    pub fn interface(&self) -> &Interface {
+        self.portals.interface()
     }
 
     /// The address, which others insert into their address vectors.

@@ -127,6 +127,7 @@ fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>
         ClockKind::Virtual => Wait::Forever,
         ClockKind::Wall => Wait::Nanos(PIECE.as_nanos() as u64),
     };
+    clock_offer::opened(&opened.interface);
     let open = Open {
         interface: opened.interface,
         handle,

@@ -372,6 +372,7 @@ fn settle(interface: &Interface) -> Result<(), Error> {
 /// the caller.
 pub(crate) fn leave(interface: &Interface) {
     let _ = settle(interface);
+    clock_offer::closed(interface);
     let _ = interface.close();
 }
 

@@ -37,7 +37,7 @@ fn places() -> &'static Places {
     static PLACES: OnceLock<Places> = OnceLock::new();
     PLACES.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let built = built::built(&["-p", "portolan", "-p", "portals-c"]);
+        let built = built::built(&["-p", "portolan", "-p", "portals-c", "-p", "portolan-clock"]);
         Places {
             launcher: built.join("portolan"),
             root,
@@ -342,6 +342,44 @@ fn a_program_reads_the_clock_of_its_interface() {
         }
     }
     on_both_interfaces("clock");
+}
+
+#[test]
+fn the_systems_clocks_show_virtual_time() {
+    if !compiler("cc") {
+        return;
+    }
+    let program = compile("cc", &["-std=gnu11", "-pthread"], "system_clocks", &[]);
+    let fabrics: [&[&str]; 2] = [
+        &["seastar", "--clock", "virtual"],
+        &["seastar", "--mode", "accelerated", "--clock", "virtual"],
+    ];
+    for fabric in fabrics {
+        let lines = |ranks| {
+            let output = run_on(fabric, ranks, &[], &program, &[]);
+            let said = text(&output);
+            assert!(output.status.success(), "{fabric:?}: {said}");
+            let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        for ranks in [1, 2] {
+            assert_eq!(lines(ranks), lines(ranks), "{fabric:?}");
+        }
+    }
+}
+
+#[test]
+fn a_program_with_the_library_in_itself_keeps_the_hosts_clocks() {
+    if !compiler("cc") {
+        return;
+    }
+    let words = ["-lm", "-lpthread", "-ldl", "-lrt", "-lgcc_s", "-lutil"];
+    let program = compile("cc", &["-std=gnu99"], "clock", &words);
+    let output = run_on(&["seastar", "--clock", "virtual"], 2, &[], &program, &[]);
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("clocks stay the host's"), "{said}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The clock of an interface, and computing that takes a stated time.
 
 use super::Interface;
-use fabric_api::bridge::ClockKind;
+use fabric_api::bridge::{Caller, ClockKind};
 use fabric_api::call::Call;
 use portals_core::Error;
 use std::cell::Cell;
@@ -64,6 +64,11 @@ impl Interface {
         self.inner.bridge.clock()
     }
 
+    /// What the calling thread has to do with virtual time; [`Caller::Stranger`] where time is the host's.
+    pub fn caller(&self) -> Caller {
+        self.inner.bridge.caller()
+    }
+
     /// The clock ([`Interface::now`]) for a program that may wait in a loop for a time to come. Virtual time stands still for a rank
     /// that makes no call. So the first 1000 readings of one instant by one thread take no time. The next computes 1 µs, or a thousandth
     /// of what the loop has waited if that is more; and so does each 17th after it, while no call comes between. In a handler of a signal that has
@@ -89,7 +94,7 @@ impl Interface {
     /// ```
     pub fn reading(&self) -> Result<u64, Error> {
         let now = self.now();
-        if self.clock() == ClockKind::Wall || self.inner.bridge.is_inside() {
+        if self.clock() == ClockKind::Wall || self.caller() == Caller::Inside {
             return Ok(now);
         }
         let Some(nanos) = cost(now) else {
@@ -109,7 +114,7 @@ impl Interface {
         if nanos == 0 || self.clock() == ClockKind::Wall {
             return Ok(());
         }
-        if self.inner.bridge.is_inside() {
+        if self.caller() == Caller::Inside {
             return Err(Error::Fail);
         }
         self.done(Call::Compute(nanos))

@@ -12,7 +12,9 @@ use portals_shim::nal::seastar::SIMULATION_VARIABLE;
 use super::numbers::whole;
 use super::simulate;
 use crate::cli::FabricArgs;
+use crate::cmd::failed;
 use crate::error::CmdError;
+use crate::run::clock::{self, Clock};
 use crate::run::hosts::list::{self, ListError, Place};
 use crate::run::hosts::{self, Hosts};
 use crate::run::{JobSpec, find_program, launch, no_program};
@@ -52,6 +54,13 @@ pub(crate) struct Options {
     /// the system chooses.
     #[arg(long, value_enum, default_value_t = Bind::None, value_name = "WHAT", conflicts_with_all = ["places", "hosts", "hostfile", "gm_conf"])]
     bind: Bind,
+    /// Whose time the system's clocks show to a program
+    ///
+    /// host: they are the host's. virtual: a library is preloaded, by which clocks and sleeps of programs in C take the
+    /// time of the model. It is for the model, and takes it if no fabric is named.
+    #[arg(long, value_enum, default_value_t = Clock::Host, value_name = "WHOSE", help_heading = "SeaStar model",
+          conflicts_with_all = ["hosts", "hostfile", "gm_conf"])]
+    clock: Clock,
     #[command(flatten)]
     fabric: FabricArgs,
     #[command(flatten)]
@@ -183,7 +192,7 @@ impl Options {
     /// The choice of a fabric. Places are of the model, and on other hosts only the device is another way than memory.
     pub(crate) fn fabric(&self) -> FabricArgs {
         let mut chosen = match self.fabric.choice() {
-            _ if self.places.is_some() => self.fabric.modelled(),
+            _ if self.places.is_some() || self.clock == Clock::Virtual => self.fabric.modelled(),
             FabricChoice::Auto if self.hosts.elsewhere() && self.fabric.no_shm => {
                 self.fabric.named(FabricKind::Verbs)
             }
@@ -210,6 +219,11 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let (ranks, places) = options.hosts.places(options.ranks)?;
     let chosen = options.fabric();
     chosen.check()?;
+    if options.clock == Clock::Virtual && chosen.kind() != FabricKind::Seastar {
+        let kind = chosen.kind();
+        let message = format!("--clock virtual is for --fabric seastar; here the fabric is {kind}");
+        return Err(CmdError::Usage(message));
+    }
     // Other hosts look at their own fabric.
     if !elsewhere {
         chosen.say_unread();
@@ -226,6 +240,11 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         None => None,
     };
     env.extend(options.env.iter().cloned());
+    if options.clock == Clock::Virtual {
+        let own = std::env::current_exe().map_err(failed("find this executable"))?;
+        let variable = clock::variable(&own, clock::given(&env));
+        env.push(variable.map_err(|error| CmdError::Failed(error.to_string()))?);
+    }
     let spec = JobSpec {
         title: "portolan run",
         ranks,

@@ -14,6 +14,7 @@
 //! Every rank leads a session of its own and dies with the supervisor (`edge`).
 
 mod bind;
+pub(crate) mod clock;
 mod edge;
 mod end;
 mod front;

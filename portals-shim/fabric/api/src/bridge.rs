@@ -16,6 +16,17 @@ pub enum ClockKind {
     Wall,
 }
 
+/// What a thread has to do with the interfaces of its process whose time is virtual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// It has made no call.
+    Stranger,
+    /// It has made calls, and is in none.
+    Between,
+    /// It is in a call: a handler of a signal has interrupted one, and must make no call.
+    Inside,
+}
+
 /// Memory of another rank of this machine, mapped here; see `Interface::window`.
 #[derive(Clone, Debug)]
 pub struct Window {
@@ -190,10 +201,9 @@ pub trait Bridge: Send + Sync + std::fmt::Debug {
     fn now(&self) -> u64;
     /// What [`Bridge::now`] counts.
     fn clock(&self) -> ClockKind;
-    /// Whether the calling thread is in a call, where time is virtual: true only in a handler of a signal that has interrupted
-    /// one. It must make no call.
-    fn is_inside(&self) -> bool {
-        false
+    /// What the calling thread is, where time is virtual.
+    fn caller(&self) -> Caller {
+        Caller::Stranger
     }
     /// The rank waits for others outside the fabric; see `Interface::outside`.
     fn leave(&self) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use super::proto::{
 };
 use super::start::send_with;
 use super::usermem::{Files, Probe};
-use fabric_api::bridge::{Bridge, ClockKind};
+use fabric_api::bridge::{Bridge, Caller, ClockKind};
 use fabric_api::call::{Answer, Call, EqList, Wait};
 use fabric_api::gate::Gate;
 use fabric_api::op::Capabilities;
@@ -29,6 +29,8 @@ const SLICE: u64 = 20_000;
 thread_local! {
     /// Calls of this thread that have begun. Without a destructor: a handler of a signal may ask at any time.
     static CALLS: Cell<u32> = const { Cell::new(0) };
+    /// This thread has made a call.
+    static HAS_CALLED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// This thread is in a call while this lives.
@@ -37,6 +39,7 @@ struct Begun;
 impl Begun {
     fn new() -> Self {
         CALLS.set(CALLS.get() + 1);
+        HAS_CALLED.set(true);
         // A handler that comes from here on sees it.
         compiler_fence(Ordering::SeqCst);
         Self
@@ -207,6 +210,8 @@ impl Client {
     }
 
     fn new(line: Line, joined: &Reply, of: Of, whose: &'static str) -> Self {
+        // Joining was a call.
+        HAS_CALLED.set(true);
         Self {
             line: Mutex::new(line),
             own_process: of == Of::Process,
@@ -343,8 +348,12 @@ impl Bridge for Client {
         ClockKind::Virtual
     }
 
-    fn is_inside(&self) -> bool {
-        CALLS.get() > 0
+    fn caller(&self) -> Caller {
+        match (CALLS.get(), HAS_CALLED.get()) {
+            (0, false) => Caller::Stranger,
+            (0, true) => Caller::Between,
+            _ => Caller::Inside,
+        }
     }
 
     fn leave(&self) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use super::super::proto::Question;
 use super::super::rank::{Client, has_threads};
 use fabric_api::address::AddressBook;
-use fabric_api::bridge::{Bridge, ClockKind};
+use fabric_api::bridge::{Bridge, Caller, ClockKind};
 use fabric_api::call::{Answer, Call, Wait};
 use fabric_api::op::Capabilities;
 use fabric_api::region::Region;
@@ -98,8 +98,8 @@ impl Bridge for Member {
         self.client.clock()
     }
 
-    fn is_inside(&self) -> bool {
-        self.client.is_inside()
+    fn caller(&self) -> Caller {
+        self.client.caller()
     }
 
     fn leave(&self) -> Result<(), Error> {
