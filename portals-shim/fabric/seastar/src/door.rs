@@ -304,7 +304,7 @@ impl Door {
                 self.announce(Newcomer {
                     line,
                     config: arrival.config,
-                    of: arrival.process,
+                    of: arrival.owner,
                     memory,
                     process,
                 });

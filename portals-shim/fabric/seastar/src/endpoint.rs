@@ -8,6 +8,7 @@ mod member;
 mod tests;
 
 use super::choice::{check_choice, unusable};
+use super::owner::{Number, Owner};
 use super::rank::Client;
 use super::simulation::SIMULATION_VARIABLE;
 use super::start::Address as Place;
@@ -24,8 +25,9 @@ use member::Member;
 use portals_core::{Limits, NiConfig};
 use std::sync::OnceLock;
 
-/// Opens an endpoint in the simulation that the environment names, at its next free place. The process id is that of the
-/// place, and the clock begins at the present of the simulation.
+/// Opens an endpoint in the simulation that the environment names. Of the processes that a launcher has numbered each has the place
+/// of its number; others have the next free one. The process id is that of the place, and the clock begins at the present of the
+/// simulation.
 ///
 /// # Errors
 /// The environment names no simulation, it cannot be reached, or it does not take this endpoint: the message says why, and
@@ -44,7 +46,11 @@ pub fn open_endpoint(config: &FabricConfig, wishes: &Wishes) -> Result<OpenEndpo
             "{SIMULATION_VARIABLE} is not a word that `portolan simulate` prints"
         ))
     })?;
-    join(&place, wishes, own_number()?)
+    let owner = Owner {
+        process: own_number()?,
+        number: Number::own(),
+    };
+    join(&place, wishes, owner)
 }
 
 /// A number that no other process has.
@@ -59,8 +65,8 @@ fn own_number() -> Result<u64, FabricError> {
     Ok(*own.get_or_init(|| u64::from_ne_bytes(bytes)))
 }
 
-/// Joins as an endpoint of the process with this number.
-fn join(place: &Place, wishes: &Wishes, process: u64) -> Result<OpenEndpoint, FabricError> {
+/// Joins as an endpoint of this process.
+fn join(place: &Place, wishes: &Wishes, owner: Owner) -> Result<OpenEndpoint, FabricError> {
     let socket = place.connect(&Job::singleton())?;
     // The name of the socket has 64 random bits.
     let number = fnv1a(place.name().as_bytes());
@@ -68,7 +74,7 @@ fn join(place: &Place, wishes: &Wishes, process: u64) -> Result<OpenEndpoint, Fa
         limits: wishes.limits.min(Limits::LIBRARY),
         ..wishes.config(fabric_api::place::Placement::ONE, 0, job_of(number))
     };
-    let (client, id) = Client::arrive(socket, &place.secret, &wished, process)
+    let (client, id) = Client::arrive(socket, &place.secret, &wished, owner)
         .map_err(|why| unusable(format!("the simulation did not take this endpoint: {why}")))?;
     let config = NiConfig { id, ..wished };
     let own = Address::new(FabricKind::Seastar, id, &number.to_be_bytes())

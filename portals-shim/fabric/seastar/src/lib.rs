@@ -45,6 +45,7 @@ mod local;
 mod lost;
 mod map;
 mod memory;
+mod owner;
 mod process;
 mod proto;
 pub mod protocols;

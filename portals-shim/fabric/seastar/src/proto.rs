@@ -20,6 +20,7 @@
 //!
 //! Beside a hello are the descriptors of the rank's memory, beside the beginning that of the listening socket.
 
+use super::owner::Owner;
 use super::usermem::Probe;
 use fabric_api::call::{Answer, Call, EqList};
 use host::secret::Secret;
@@ -27,7 +28,7 @@ use portals_core::{Error, NiConfig, ProcessId};
 use serde::{Deserialize, Serialize};
 
 /// Both sides must be built alike; the number changes with every change of these types.
-pub(super) const VERSION: u32 = 9;
+pub(super) const VERSION: u32 = 10;
 /// Longest datagram, bytes: a call with 64 iovec entries fits many times.
 pub(super) const MAX_DATAGRAM: usize = 16 * 1024;
 /// Begins the hello of a rank.
@@ -54,8 +55,8 @@ pub(super) struct Hello {
 pub(super) struct Arrival {
     /// What it wishes; the process id is the simulation's choice.
     pub(super) config: NiConfig,
-    /// The same for all endpoints of a process, and for nobody else.
-    pub(super) process: u64,
+    /// Whose it is.
+    pub(super) owner: Owner,
     pub(super) memory: Handed,
 }
 

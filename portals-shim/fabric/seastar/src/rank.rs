@@ -1,6 +1,7 @@
 //! The rank's side: every call is a question to the simulation.
 
 use super::kept::{Effect, Kept, Known};
+use super::owner::Owner;
 use super::proto::{
     ARRIVAL, Arrival, HELLO, Handed, Hello, MAX_DATAGRAM, Question, Reply, opening,
 };
@@ -191,18 +192,17 @@ impl Client {
         Ok(Self::new(line, &reply, of, "of this job"))
     }
 
-    /// Joins an open simulation as an endpoint of the process with this number, and gives its process id; an error says why
-    /// not.
+    /// Joins an open simulation as an endpoint of `owner`, and gives its process id; an error says why not.
     pub(super) fn arrive(
         socket: OwnedFd,
         secret: &Secret,
         config: &NiConfig,
-        process: u64,
+        owner: Owner,
     ) -> Result<(Self, ProcessId), String> {
         let opening = opening(ARRIVAL, secret);
         let (mut line, reply) = Line::join(socket, opening, Of::Process, |memory| Arrival {
             config: *config,
-            process,
+            owner,
             memory,
         })?;
         let id = line.hear().ok_or("the simulation has ended")?;

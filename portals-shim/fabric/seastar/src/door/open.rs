@@ -2,6 +2,7 @@
 //! have no part of its time.
 
 use super::super::line::Line;
+use super::super::owner::Owner;
 use super::super::proto::{Arrival, Handed};
 use super::super::server::{ServeError, system};
 use super::super::usermem::{Files, ProcessMemory};
@@ -20,8 +21,8 @@ pub(crate) struct Newcomer {
     pub(crate) line: Line,
     /// What it wishes.
     pub(crate) config: NiConfig,
-    /// The number of its process; see [`Arrival`].
-    pub(crate) of: u64,
+    /// The process whose it is.
+    pub(crate) of: Owner,
     pub(crate) memory: ProcessMemory,
     /// Tells of the end of its process.
     pub(crate) process: Option<OwnedFd>,

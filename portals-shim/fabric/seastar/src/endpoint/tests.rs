@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 mod strangers;
+mod together;
 
 /// Longer than any of this takes on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -61,14 +62,18 @@ impl Served {
         }
     }
 
-    /// Joins as an endpoint of a process.
+    /// Joins as an endpoint of a process that was started alone.
     fn join(&self, process: u64) -> Endpoint {
-        Endpoint::new(join(&self.place, &Wishes::default(), process).unwrap())
+        self.join_as(Owner::alone(process))
+    }
+
+    fn join_as(&self, owner: Owner) -> Endpoint {
+        Endpoint::new(join(&self.place, &Wishes::default(), owner).unwrap())
     }
 
     /// Why nobody is taken.
     fn refusal(&self) -> String {
-        match join(&self.place, &Wishes::default(), 1) {
+        match join(&self.place, &Wishes::default(), Owner::alone(1)) {
             Err(error) => error.to_string(),
             Ok(joined) => panic!("{joined:?}"),
         }
@@ -434,7 +439,7 @@ fn a_clock_begins_at_the_present() {
     let one = served.join(1);
     one.ni.compute(3_000_000).unwrap();
     let before = one.ni.now();
-    let late = join(&served.place, &Wishes::default(), 1).unwrap();
+    let late = join(&served.place, &Wishes::default(), Owner::alone(1)).unwrap();
     // Before it has made a call.
     let other = Opened::from(late.attached).interface;
     assert!(before >= 3_000_000 && other.now() >= before);
@@ -637,6 +642,8 @@ fn a_word_leads_to_its_simulation_and_others_are_refused() {
     for bad in ["", "x", "x:y:z", &word[1..], &word.replace(':', " ")] {
         assert!(Place::from_word(bad).is_none(), "{bad:?}");
     }
-    let nobody = join(&place, &Wishes::default(), 1).unwrap_err().to_string();
+    let nobody = join(&place, &Wishes::default(), Owner::alone(1))
+        .unwrap_err()
+        .to_string();
     assert!(nobody.contains("cannot reach the simulation"), "{nobody}");
 }

@@ -11,6 +11,7 @@ use host::peer::{has_exited, pidfd};
 use host::secret::Secret;
 use rustix::event::epoll;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 /// Simulates a machine with `places` places, which endpoints that have `secret` take over a listening socket, until `founder`
 /// is closed at its other end. Tells the founder when it begins, or why not.
@@ -59,6 +60,7 @@ fn begin(
     }
     trace::begin(&mut sim);
     founder.line.say(&begun(&sim));
+    let mut gathering = Gathering::default();
     loop {
         while let Some(Return {
             rank,
@@ -74,6 +76,7 @@ fn begin(
             ranks.answer(&mut sim, rank, &answer);
         }
         ranks.hear(&mut sim)?;
+        gathering.look(&mut sim);
         if !std::mem::take(&mut ranks.other) {
             continue;
         }
@@ -91,6 +94,32 @@ fn begin(
     let mut told_of_all = false;
     trace::end(&mut sim, &mut told_of_all);
     Ok(())
+}
+
+/// How long endpoints wait to begin together: no longer than one may be silent, whoever else calls meanwhile.
+#[derive(Debug, Default)]
+struct Gathering {
+    since: Option<Instant>,
+}
+
+impl Gathering {
+    fn look(&mut self, sim: &mut Sim) {
+        if !sim.is_gathering() {
+            self.since = None;
+            return;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if sim
+            .patience
+            .is_some_and(|patience| since.elapsed() >= patience)
+        {
+            tracing::info!(
+                "some of the processes that were started together have met nobody; the others begin without them"
+            );
+            sim.stop_gathering();
+            self.since = None;
+        }
+    }
 }
 
 /// What an endpoint is told first, and the founder.

@@ -5,6 +5,8 @@
 //! * The clock of an endpoint begins at the present.
 //! * An endpoint is outside until it has *met* somebody: it has told the simulation of a peer, or a wait or look of it has
 //!   taken an event. Before that it holds nobody's time, and its calls are made at the present.
+//! * Endpoints of processes that a launcher has started together ([`Owner`]) begin at the same time: one that has met somebody waits until
+//!   all have, for some wall time at most.
 //! * From then on it is like a rank of a job. One that is back from outside waits for nobody.
 //! * Of the endpoints of one process the one that called last stands for the process. The others are silent as long: their
 //!   threads, if they have any, hold no time.
@@ -19,9 +21,10 @@
 //! what it had sent before has arrived by then, mostly. What they await of it fails, and so does what they send to it later. A wait for ever
 //! ends then, unless an event says what has failed.
 
+use super::super::owner::{Number, Owner};
 use super::super::usermem::UserMemory;
-use super::{Rank, RankState, Setting, Sim, SimError, Work};
-use fabric_api::call::Call;
+use super::{Rank, RankState, Return, Setting, Sim, SimError, Work};
+use fabric_api::call::{Answer, Call};
 use fabric_api::mode::Mode;
 use fabric_api::place::{self, LARGEST_PID, Placement, RANK_PID};
 use nic_model::{SimDuration, SimTime};
@@ -33,11 +36,17 @@ use std::collections::BTreeSet;
 /// notice, as its jobs end together.
 pub(super) const NOTICE: SimDuration = SimDuration::from_us(10_000);
 
+/// Endpoints that begin together do so at the next time that is so many whole times this: more than their setting up takes, and nothing
+/// happens meanwhile.
+const BEGINNING: SimDuration = SimDuration::from_us(100_000);
+
 /// What a simulation knows of the endpoints that may join it.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// By place: which process its endpoint is of.
-    processes: Vec<u64>,
+    /// By place: whose its endpoint is.
+    owners: Vec<Owner>,
+    /// Processes that were started together, by how many: nobody waits for the others of these any more.
+    scattered: BTreeSet<u32>,
     /// Endpoints with the places of those who have sent something to them or were sent something by them, until it is heard that they have
     /// left.
     acquainted: BTreeSet<(ProcessId, usize)>,
@@ -71,9 +80,9 @@ impl Sim {
         let on = |rank: u32| ((rank / per_node) as usize, (rank % per_node) as usize);
         let all: Vec<(usize, usize)> = (0..places).map(on).collect();
         let mut sim = Self::on(setting, &all, &[], Vec::new())?;
-        let processes = vec![0; all.len()];
         sim.places = Some(Box::new(Places {
-            processes,
+            owners: vec![Owner::alone(0); all.len()],
+            scattered: BTreeSet::new(),
             acquainted: BTreeSet::new(),
             left: BTreeSet::new(),
         }));
@@ -86,24 +95,38 @@ impl Sim {
             && !self.returns.iter().any(|r| r.rank == rank)
     }
 
-    /// Gives an endpoint of `process` the first free place, and its process id; `None`: there is none.
+    /// The place that an endpoint of `owner` has in every run: that of its process's number, and for further endpoints of the
+    /// process places behind those of the others' first.
+    fn own_place(&self, owner: Owner) -> Option<usize> {
+        let Number { rank, of } = owner.number?;
+        let places = self.places.as_ref()?;
+        let there = places.owners.iter().zip(&self.ranks);
+        let before = there
+            .filter(|(other, r)| **other == owner && !matches!(r.state, RankState::Gone { .. }))
+            .count();
+        before.checked_mul(of as usize)?.checked_add(rank as usize)
+    }
+
+    /// Gives an endpoint of `owner` its place, or the first free one, and its process id; `None`: there is none.
     pub(crate) fn admit(
         &mut self,
         wished: NiConfig,
         memory: Box<dyn UserMemory>,
-        process: u64,
+        owner: Owner,
     ) -> Option<(usize, ProcessId)> {
         let pid = |sim: &Self, rank: usize| {
             let before = sim.nodes.0[sim.ranks[rank].node].processes.len();
             let pid = u32::try_from(before).ok()?.checked_add(RANK_PID)?;
             (pid <= LARGEST_PID).then_some(pid)
         };
-        let mut free = (0..self.ranks.len()).filter(|rank| self.is_free(*rank));
+        let own = self.own_place(owner).filter(|at| *at < self.ranks.len());
+        let mut free = own.into_iter().chain(0..self.ranks.len());
+        let mut free = free.by_ref().filter(|rank| self.is_free(*rank));
         let (rank, pid) = free.find_map(|rank| Some((rank, pid(self, rank)?)))?;
         let node = self.ranks[rank].node;
         let id = ProcessId::new(place::nid(u32::try_from(node).ok()?), pid);
         let places = self.places.as_mut()?;
-        places.processes[rank] = process;
+        places.owners[rank] = owner;
         places.acquainted.retain(|(_, of)| *of != rank);
         // What was to happen to the one before.
         self.work.retain(|Reverse((_, _, work))| match *work {
@@ -130,15 +153,106 @@ impl Sim {
         Some((rank, id))
     }
 
+    /// An endpoint that has met somebody takes part in time. Those whose processes were started together begin together.
+    pub(super) fn enter(&mut self, rank: usize) {
+        let number = self.places.as_ref().and_then(|p| p.owners[rank].number);
+        let has_met = self.ranks[rank].met;
+        let awaited = number.filter(|n| !has_met && !self.is_scattered(n.of));
+        let r = &mut self.ranks[rank];
+        let Some(Number { of, .. }) = awaited else {
+            let enters = r.enter();
+            self.returns.push_back(Return {
+                rank,
+                clock: r.clock,
+                result: Ok(Answer::Done),
+            });
+            self.running += usize::from(enters);
+            return;
+        };
+        r.state = RankState::Entering;
+        if self.are_all_here(of) {
+            self.begin_together(of);
+        }
+    }
+
+    fn is_scattered(&self, of: u32) -> bool {
+        self.places
+            .as_ref()
+            .is_some_and(|places| places.scattered.contains(&of))
+    }
+
+    /// The endpoints of processes of which so many were started together.
+    fn together(&self, of: u32) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let owners = self.places.iter().flat_map(|places| &places.owners);
+        owners.enumerate().filter_map(move |(rank, owner)| {
+            let number = owner.number.filter(|n| n.of == of)?;
+            let gone = matches!(self.ranks[rank].state, RankState::Gone { .. });
+            (!gone).then_some((rank, number.rank))
+        })
+    }
+
+    fn are_all_here(&self, of: u32) -> bool {
+        let has_begun = |rank: usize| {
+            let r = &self.ranks[rank];
+            r.met || matches!(r.state, RankState::Entering)
+        };
+        let begun = self.together(of).filter(|(rank, _)| has_begun(*rank));
+        let numbers: BTreeSet<u32> = begun.map(|(_, number)| number).collect();
+        numbers.len() == of as usize
+    }
+
+    /// Lets those in that wait for each other: at a whole [`BEGINNING`], so that the chips are in the same phase in every run.
+    fn begin_together(&mut self, of: u32) {
+        let entering =
+            |(rank, _): &(usize, u32)| matches!(self.ranks[*rank].state, RankState::Entering);
+        let all: Vec<usize> = self
+            .together(of)
+            .filter(entering)
+            .map(|(rank, _)| rank)
+            .collect();
+        let clocks = all.iter().map(|rank| self.ranks[*rank].clock);
+        let latest = clocks.fold(self.now, SimTime::max).as_ps();
+        let whole = BEGINNING.as_ps();
+        let whole = latest.div_ceil(whole).saturating_mul(whole);
+        let at = SimTime::ZERO + SimDuration::from_ps(whole);
+        for rank in all {
+            self.ranks[rank].enter();
+            self.finish(rank, at, Ok(Answer::Done));
+        }
+    }
+
+    /// Whether endpoints wait for others of processes that were started together with theirs.
+    pub(crate) fn is_gathering(&self) -> bool {
+        let mut states = self.ranks.iter().map(|r| &r.state);
+        states.any(|state| matches!(state, RankState::Entering))
+    }
+
+    /// They wait no longer, nor does who comes later.
+    pub(crate) fn stop_gathering(&mut self) {
+        let entering = |rank: &usize| matches!(self.ranks[*rank].state, RankState::Entering);
+        let waiting: Vec<usize> = (0..self.ranks.len()).filter(entering).collect();
+        let Some(places) = &mut self.places else {
+            return;
+        };
+        let numbers = waiting
+            .iter()
+            .filter_map(|rank| places.owners[*rank].number);
+        let scattered: BTreeSet<u32> = numbers.map(|number| number.of).collect();
+        places.scattered.extend(&scattered);
+        for of in scattered {
+            self.begin_together(of);
+        }
+    }
+
     /// A rank is about to call: the other endpoints of its process do not hold time.
     pub(super) fn take_turn(&mut self, rank: usize) {
         let Some(places) = &self.places else { return };
-        let Some(own) = places.processes.get(rank) else {
+        let Some(own) = places.owners.get(rank) else {
             return;
         };
-        let others = self.ranks.iter_mut().zip(&places.processes).enumerate();
-        for (other, (r, process)) in others {
-            if other != rank && process == own && matches!(r.state, RankState::Running) {
+        let others = self.ranks.iter_mut().zip(&places.owners).enumerate();
+        for (other, (r, owner)) in others {
+            if other != rank && owner == own && matches!(r.state, RankState::Running) {
                 r.state = RankState::Silent;
                 self.running -= 1;
             }

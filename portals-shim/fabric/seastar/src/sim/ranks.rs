@@ -57,9 +57,7 @@ impl Sim {
                 r.state = RankState::Calling(call);
             }
             Request::Enter if self.places.is_some() => {
-                let enters = r.enter();
-                self.returns.push_back(returned(r));
-                self.running += usize::from(enters);
+                self.enter(rank);
                 return true;
             }
             Request::Forget(peer) if self.places.is_some() => {

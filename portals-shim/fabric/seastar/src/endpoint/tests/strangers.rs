@@ -30,7 +30,7 @@ fn refused(socket: &OwnedFd) -> String {
 fn arrival(secret: &Secret, kind: [u8; 8], memory: Handed) -> Vec<u8> {
     let arrival = Arrival {
         config: rank_config(Placement::ONE, 0, 1),
-        process: 1,
+        owner: Owner::alone(1),
         memory,
     };
     let mut bytes = opening(kind, secret);
@@ -142,7 +142,8 @@ fn an_endpoint_that_babbles_leaves() {
     };
     let socket = served.connect();
     let watch = socket.try_clone().unwrap();
-    let (_client, _) = Client::arrive(socket, &served.place.secret, &wished, 1).unwrap();
+    let (_client, _) =
+        Client::arrive(socket, &served.place.secret, &wished, Owner::alone(1)).unwrap();
     send(&watch, &[0xff; 9], SendFlags::NOSIGNAL).unwrap();
     assert!(matches!(
         recv(&watch, &mut [0; 16][..], RecvFlags::empty()),
@@ -186,7 +187,8 @@ fn a_wait_for_ever_in_one_question_ends_when_a_peer_leaves() {
     let served = Served::with(2, Placement::ONE, None);
     let wished = rank_config(Placement::ONE, 0, 1);
     let socket = served.connect();
-    let (client, id) = Client::arrive(socket, &served.place.secret, &wished, 1).unwrap();
+    let (client, id) =
+        Client::arrive(socket, &served.place.secret, &wished, Owner::alone(1)).unwrap();
     let Ok(Answer::Eq(eq)) = client.ask(&Question::Call(Call::EqAlloc(4))) else {
         panic!("no event queue");
     };
