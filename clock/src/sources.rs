@@ -41,7 +41,7 @@ const KNOWN: [clockid_t; 5] = [
 const UNSET: u64 = u64::MAX;
 /// What each clock shows where virtual time begins.
 static BEGAN: [AtomicU64; CLOCKS] = [const { AtomicU64::new(UNSET) }; CLOCKS];
-/// The virtual time with which that goes, plus one; 0 before there was one.
+/// The virtual time, in whole seconds, with which that goes, plus one; 0 before there was one.
 static BASE: AtomicU64 = AtomicU64::new(0);
 
 type Gettime = unsafe extern "C" fn(clockid_t, *mut timespec) -> c_int;
@@ -107,8 +107,10 @@ pub(crate) fn virtual_nanos(clock: clockid_t) -> Option<u64> {
     }
     let (clock, place) = place(clock)?;
     let now = reading()?;
-    let base = match BASE.compare_exchange(0, now + 1, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => now,
+    // A whole second too: the fraction of a clock's second is that of the virtual time.
+    let first = now - now % times::SECOND;
+    let base = match BASE.compare_exchange(0, first + 1, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => first,
         Err(base) => base - 1,
     };
     let began = &BEGAN[place];

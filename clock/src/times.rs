@@ -2,7 +2,7 @@
 
 use libc::{timespec, timeval};
 
-const SECOND: u64 = 1_000_000_000;
+pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// Nanoseconds; `None` where it is no time, or one before 1970 or after 2554.
 pub(crate) fn nanos(time: &timespec) -> Option<u64> {

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+mod clock;
 mod speed;
 
 #[derive(clap::Args)]
@@ -37,6 +38,9 @@ pub(crate) struct Options {
     /// Runs of each size, by turns with libfabric's own provider `shm`, of which the times are compared
     #[arg(long, value_name = "RUNS", default_value_t = 0)]
     speed: u32,
+    /// Ping-pongs of each size on the model, timed by the MPI's own clock in virtual time, and compared with each other
+    #[arg(long, value_name = "RUNS", default_value_t = 0)]
+    clock: u32,
     /// Over verbs too, in a guest
     #[arg(long)]
     verbs: bool,
@@ -134,14 +138,25 @@ impl Mpi {
 
     /// A job of that many ranks. The variables are those of MPICH, Open MPI and its launcher; each reads its own.
     fn job(&self, built: &Built, fabric: &str, ranks: u32, program: &Path) -> Command {
+        self.job_by(built, (fabric, &[]), ranks, program)
+    }
+
+    /// The same with these options of `portolan run`, which starts the simulation on the model.
+    fn job_by(
+        &self,
+        built: &Built,
+        (fabric, options): (&str, &[&str]),
+        ranks: u32,
+        program: &Path,
+    ) -> Command {
         let launcher = self.folder.join("bin/mpiexec");
         let mut command = match fabric {
             "seastar" => {
                 let mut run = Command::new(&built.portolan);
                 // Open MPI opens a second endpoint in a rank, for one-sided communication.
                 let places = (2 * ranks).to_string();
-                run.args(["run", "--fabric", "seastar", "--places", &places, "--"]);
-                run.arg(launcher);
+                run.args(["run", "--fabric", "seastar", "--places", &places]);
+                run.args(options).arg("--").arg(launcher);
                 run
             }
             _ => Command::new(launcher),
@@ -324,6 +339,7 @@ pub(crate) fn test() -> Result<()> {
         only: None,
         kills: 0,
         speed: 0,
+        clock: 0,
         verbs: false,
         built: None,
     })
@@ -333,7 +349,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let folder = match &options.built {
         Some(folder) => folder.canonicalize()?,
         None => {
-            cargo::build(&["--package", "portolan", "--package", "portolan-ofi"])?;
+            let packages = ["portolan", "portolan-ofi", "portolan-clock"];
+            let words = packages.iter().flat_map(|package| ["--package", *package]);
+            cargo::build(&words.collect::<Vec<_>>())?;
             release_dir()
         }
     };
@@ -347,11 +365,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let kills = (options.kills > 0).then_some("endless");
     let speed = (options.speed > 0).then_some("speed");
+    let clock = (options.clock > 0).then_some("clock");
     let mut names = PROGRAMS
         .iter()
         .map(|(name, _)| *name)
         .chain(kills)
-        .chain(speed);
+        .chain(speed)
+        .chain(clock);
     if !names.any(wanted) {
         bail!("no program has {:?} in its name", options.only);
     }
@@ -405,12 +425,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 cells.join(" | ")
             );
         }
-        if options.speed > 0 && wanted("speed") {
-            timed.push((mpi, to));
-        }
+        timed.push((mpi, to));
     }
     for (mpi, to) in &timed {
-        speed::table(mpi, &built, to, options.speed)?;
+        if options.speed > 0 && wanted("speed") {
+            speed::table(mpi, &built, to, options.speed)?;
+        }
+        if options.clock > 0 && wanted("clock") {
+            wrong += clock::table(mpi, &built, to, options.clock)?;
+        }
     }
     if options.verbs {
         in_guest(options, &folder)?;

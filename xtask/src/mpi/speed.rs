@@ -18,7 +18,7 @@ const CASES: [(&str, u32, &str); 6] = [
 const PEER: &str = "shm";
 
 /// Runs a job; the microseconds that it says.
-fn microseconds(command: &mut Command) -> Result<f64> {
+pub(super) fn microseconds(command: &mut Command) -> Result<f64> {
     let Some((status, said)) = outcome(command)? else {
         bail!("a job was not over after {} s", LIMIT.as_secs());
     };
