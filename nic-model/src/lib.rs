@@ -87,7 +87,7 @@ pub use params::{
     NetworkParams, Os, ParameterInfo, ProtocolParams, Provenance, Status,
 };
 pub use time::{Rate, SimDuration, SimTime};
-pub use topology::{NodeId, Port, Topology, TopologyError};
+pub use topology::{LinkName, LinkNameError, NodeId, Port, Topology, TopologyError};
 pub use transfer::{
     Deposit, DmaSegment, EngineBusy, RxHandle, RxHeader, RxReport, StaleMessage, TransferFault,
     TxJob,

@@ -1,11 +1,14 @@
 //! The shape of the network: nodes on a 3-D grid, with or without the links that close each
 //! dimension into a ring, and the fixed dimension-order route between any two.
 
+mod link_name;
 mod places;
 
 use std::fmt;
 
 use thiserror::Error;
+
+pub use link_name::{LinkName, LinkNameError};
 
 /// A node of the machine, which is also its network address (NID).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,7 +5,7 @@
 //! sink each place costs the look at one `Option`. Records say nothing that depends on addresses
 //! of processes, so that a program leaves the same records in every run.
 //!
-//! Four recorders write to any [`std::io::Write`] while the world runs, and remember only what is
+//! Five recorders write to any [`std::io::Write`] while the world runs, and remember only what is
 //! under way:
 //!
 //! | recorder | writes |
@@ -13,11 +13,13 @@
 //! | [`Timeline`] | JSON of Chrome's trace event format, for Perfetto |
 //! | [`Capture`] | pcap with one frame for each packet that came out of the network |
 //! | [`LinkTable`] | packets, bytes and time in use of each link |
+//! | [`LinkSeries`] | the same over virtual time, as a flat array of JSON |
 //! | [`Picture`] | an SVG: how busy each part of each node was |
 
 mod capture;
 mod links;
 mod picture;
+mod series;
 mod timeline;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,7 +27,7 @@ use std::fmt;
 
 use crate::defs::event::EventWord;
 use crate::defs::packet::{PacketHeader, flits};
-use crate::network::{Incident, Network};
+use crate::network::{Crossing, Incident, Network};
 use crate::params::Machine;
 use crate::posted::PostedWrites;
 use crate::queue::Event;
@@ -36,6 +38,7 @@ use crate::transfer::{Delivery, DmaSegment, TransferFault, Upcall};
 pub use capture::{Capture, FRAME_HEADER, LINK_TYPE};
 pub use links::LinkTable;
 pub use picture::Picture;
+pub use series::LinkSeries;
 pub use timeline::Timeline;
 
 /// Something that happened.
@@ -178,9 +181,9 @@ pub enum What<'a> {
         from: SimTime,
         /// The packet.
         header: PacketHeader,
-        /// Flits, the header's included.
+        /// Flits, the header's and those that were sent again included.
         flits: u64,
-        /// How long it kept the link busy.
+        /// How long its flits kept the link busy; the wait before a retry is not part of it.
         busy: SimDuration,
     },
     /// A packet came out of the network.
@@ -456,18 +459,14 @@ impl Trace {
                 packet,
             } => {
                 let header = network.packet(packet).header;
-                let length = usize::from(network.packet(packet).length);
                 let before = active.packets.insert(packet, node);
                 // A packet at its source has just begun, whatever its number was used for before.
                 let step = before
                     .filter(|_| node.0 != header.source())
                     .and_then(|last| Some((last, link_before(input)?)));
                 if let Some((last, port)) = step {
-                    let flits = flits(length);
-                    let busy = network.occupancy(last, port, flits);
-                    // A slow link has held the head back.
-                    let late = busy.as_ps().saturating_sub((active.flit * flits).as_ps());
-                    let from = SimTime(time.0.saturating_sub(active.hop.0 + late));
+                    let Crossing { flits, busy, late } = network.crossing(packet);
+                    let from = SimTime(time.0.saturating_sub(active.hop.0 + late.0));
                     let what = What::Hop {
                         port,
                         from,
@@ -656,4 +655,23 @@ impl Sink for Vec<Box<dyn Sink>> {
             Err(failures.join("; "))
         }
     }
+}
+
+/// Picoseconds as microseconds, with as many decimals as they need.
+fn micros(ps: u64) -> String {
+    let text = format!("{}.{:06}", ps / 1_000_000, ps % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A text that others have chosen, as a string of JSON.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c < ' ' => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
 }

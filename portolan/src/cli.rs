@@ -78,9 +78,9 @@ pub(crate) enum Command {
     Guest(GuestOptions),
     /// Run a program on the SeaStar model and write what the machine did
     ///
-    /// It writes a timeline, a capture of packets, a drawing, and tables. Without --out, --pcap, --svg, --links and
-    /// --counters the timeline goes to portolan-trace.json. The exit status is that of portolan run, or 1 where a file is
-    /// not whole.
+    /// It writes a timeline, a capture of packets, a drawing, and tables. Without --out, --pcap, --svg, --links,
+    /// --link-series and --counters the timeline goes to portolan-trace.json. The exit status is that of portolan run, or 1
+    /// where a file is not whole.
     #[command(after_help = examples!("portolan trace -n 2 -- gups --updates 100",
                                      "portolan trace -n 2 --svg busy.svg --links -- gups --updates 100"))]
     Trace(trace::Options),
@@ -91,8 +91,9 @@ pub(crate) enum Command {
     Summary(summary::Options),
     /// Show timelines and results as a page of HTML
     ///
-    /// The page needs no server and no network. Of a timeline it shows the torus and what each part of each node did; of
-    /// results the curves with quartiles, and published figures beside them where there are any.
+    /// The page needs no server and no network. Of a timeline it shows the torus and what each part of each node did; of a
+    /// --link-series how busy each link was when; of results the curves with quartiles, and published figures beside them
+    /// where there are any.
     #[command(after_help = examples!("portolan view portolan-trace.json", "portolan view portolan-demo/results.jsonl -o demo.html"))]
     View(view::Options),
     /// Measure the SeaStar model shortly and show it as a page of HTML
@@ -184,7 +185,7 @@ mod tests {
             "portolan trace -n 4 -- prog a",
             "portolan simulate --places 4 --machine xt4 --ranks-per-node 2",
             "portolan run --fabric seastar --places 4 -- prog a",
-            "portolan trace -n 2 --out f --format perfetto --pcap p --svg s --window 1..2.5 --links --counters -- prog",
+            "portolan trace -n 2 --out f --format perfetto --pcap p --svg s --window 1..2.5 --links --link-series l --bin 0.5 --counters -- prog",
             "portolan seastar-device --socket here --nodes 3 --once",
         ] {
             let parsed = Cli::try_parse_from(line.split(' '));

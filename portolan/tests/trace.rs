@@ -318,13 +318,14 @@ fn rows_hold_no_two_slices_at_one_time_whatever_is_run() {
 fn two_runs_leave_the_same_bytes() {
     let folder = Folder::new();
     for run in ["a", "b"] {
-        let [out, pcap, svg] = ["json", "pcap", "svg"].map(|e| folder.file(&format!("{run}.{e}")));
+        let [out, pcap, svg, links] =
+            ["json", "pcap", "svg", "links"].map(|e| folder.file(&format!("{run}.{e}")));
         success(&format!(
-            "trace -n 3 --out {out} --pcap {pcap} --svg {svg} -- {}",
+            "trace -n 3 --out {out} --pcap {pcap} --svg {svg} --link-series {links} -- {}",
             program(&folder)
         ));
     }
-    for kind in ["json", "pcap", "svg"] {
+    for kind in ["json", "pcap", "svg", "links"] {
         let [a, b] = ["a", "b"].map(|run| folder.read(&format!("{run}.{kind}")));
         assert!(a.len() > 1000, "{kind} has {} bytes", a.len());
         assert!(a == b, "{kind} differs");
@@ -401,6 +402,66 @@ fn a_picture_is_drawn_of_all_or_of_a_part() {
     assert!(part.contains(">40</text>"), "an axis in microseconds");
 }
 
+/// Sums over the bins of each link, by its name: packets, bytes, picoseconds in use.
+fn sums(series: &[u8], width: f64) -> BTreeMap<String, [u64; 3]> {
+    let rows: Vec<Value> = serde_json::from_slice(series).unwrap();
+    let mut sums: BTreeMap<String, [u64; 3]> = BTreeMap::new();
+    for row in &rows {
+        let keys: Vec<&str> = row
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let columns = [
+            "busy", "busy_us", "bytes", "from_us", "link", "machine", "node", "packets", "port",
+            "width_us", "x", "y", "z",
+        ];
+        assert_eq!(keys, columns, "{row}");
+        assert_eq!(row["machine"], "xt4");
+        assert_eq!(row["width_us"].as_f64(), Some(width));
+        let [x, y, z] = ["x", "y", "z"].map(|axis| row[axis].as_u64().unwrap());
+        let name = format!("({x},{y},{z}) {}", text_of(&row["port"]));
+        assert_eq!(text_of(&row["link"]), name);
+        let share = row["busy"].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&share), "{row}");
+        let sum = sums.entry(name).or_default();
+        sum[0] += row["packets"].as_u64().unwrap();
+        sum[1] += row["bytes"].as_u64().unwrap();
+        sum[2] += (row["busy_us"].as_f64().unwrap() * 1e6).round() as u64;
+    }
+    sums
+}
+
+#[test]
+fn loads_of_links_over_time_sum_up_to_the_table_of_links() {
+    let folder = Folder::new();
+    let [series, environment] = ["series", "environment"].map(|name| folder.file(name));
+    let table = success(&format!(
+        "trace -n 8 --link-series {series} --bin 2.5 --links -- {}",
+        program(&folder)
+    ));
+    let mut found = sums(&folder.read("series"), 2.5);
+    let lines = table.lines().map(|line| line.split_whitespace().collect());
+    for cells in lines.filter(|cells: &Vec<&str>| cells.len() == 9 && cells[0] != "link") {
+        let cell = |at: usize| cells[at].replace('.', "").parse::<u64>().unwrap();
+        let sum = found.remove(&format!("{} {}", cells[0], cells[1]));
+        // The table has whole nanoseconds.
+        let sum = sum.map(|[packets, bytes, busy]| [packets, bytes, busy / 1_000]);
+        assert_eq!(sum, Some([cell(2), cell(3), cell(4)]), "{cells:?}");
+    }
+    assert!(found.is_empty(), "not in the table: {found:?}");
+    // The same of a run without the command.
+    success(&format!(
+        "run -n 8 --fabric seastar --env PORTOLAN_TRACE_LINK_SERIES={environment} -- {}",
+        program(&folder)
+    ));
+    assert_eq!(
+        sums(&folder.read("environment"), 1.0),
+        sums(&folder.read("series"), 2.5)
+    );
+}
+
 #[test]
 fn the_environment_traces_any_run() {
     let folder = Folder::new();
@@ -444,7 +505,7 @@ fn a_program_without_the_fabric_leaves_nothing_and_that_is_said() {
 fn a_full_disk_is_said_and_ends_with_status_1() {
     let folder = Folder::new();
     let program = program(&folder);
-    for option in ["--out", "--pcap", "--svg"] {
+    for option in ["--out", "--pcap", "--svg", "--link-series"] {
         let output = portolan(&format!("trace -n 2 {option} /dev/full -- {program}"));
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{option}: {errors}");
@@ -510,7 +571,7 @@ fn nodes_are_where_the_map_puts_them_and_a_slow_link_is_busy_for_longer() {
                 .collect::<Vec<_>>()
         };
         let mut rows = links.lines().map(cells);
-        let row = rows.find(|c| c.len() > 5 && c[0] == "0" && c[1] == "x+");
+        let row = rows.find(|c| c.len() > 5 && c[0] == "(0,0,0)" && c[1] == "x+");
         let row = row.unwrap();
         let micros = row[4].replace('.', "");
         (

@@ -348,6 +348,12 @@ pub const VARIABLES: &[Variable] = &[
     ),
     of(
         Simulation,
+        "PORTOLAN_TRACE_BIN",
+        "1",
+        "width of a bin of link loads in microseconds (trace --bin)",
+    ),
+    of(
+        Simulation,
         "PORTOLAN_TRACE_COUNTERS",
         "none",
         "file of the registers of the NIC control blocks (trace --counters)",
@@ -363,6 +369,12 @@ pub const VARIABLES: &[Variable] = &[
         "PORTOLAN_TRACE_LINKS",
         "none",
         "file of what each link carried (trace --links)",
+    ),
+    of(
+        Simulation,
+        "PORTOLAN_TRACE_LINK_SERIES",
+        "none",
+        "file of what each link carried over time (trace --link-series)",
     ),
     of(
         Simulation,

@@ -37,6 +37,8 @@ mod router;
 mod routes;
 mod stats;
 
+use std::collections::BTreeMap;
+
 use thiserror::Error;
 
 use crate::defs::packet::{PACKET_PAYLOAD, PacketHeader};
@@ -162,6 +164,17 @@ struct Costs {
     node_port: u16,
 }
 
+/// A packet's passage over a link.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Crossing {
+    /// Flits on the link, those that were sent again included.
+    pub(crate) flits: u64,
+    /// For how long they kept it busy.
+    pub(crate) busy: SimDuration,
+    /// How much later the head came than over a sound link.
+    pub(crate) late: SimDuration,
+}
+
 /// What a recorder is told of the network beyond its events.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Incident {
@@ -200,6 +213,8 @@ pub(crate) struct Network {
     /// Somebody takes the incidents.
     watched: bool,
     incidents: Vec<Incident>,
+    /// Of packets whose last link was slow or sent them again, while somebody watches.
+    held: BTreeMap<u32, Crossing>,
     /// Channel 1 is used behind datelines; only tests say no, to see what it is for.
     datelines: bool,
 }
@@ -264,6 +279,7 @@ impl Network {
             stats: NetworkStats::default(),
             watched: false,
             incidents: Vec::new(),
+            held: BTreeMap::new(),
             datelines: true,
             costs,
             topology,
@@ -276,11 +292,14 @@ impl Network {
             .slow_down(&self.topology, node, port, percent);
     }
 
-    /// How long a packet of so many flits keeps a link busy, as that is now.
-    pub(crate) fn occupancy(&self, node: NodeId, port: Port, flits: u64) -> SimDuration {
-        let time = self.costs.flit * flits;
-        let link = node.index() * PORTS + port.index();
-        time + self.link_faults.stretch(link, time)
+    /// What the link that `packet` has just crossed did for it.
+    pub(crate) fn crossing(&self, packet: u32) -> Crossing {
+        let flits = u64::from(self.slots[packet as usize].flits);
+        self.held.get(&packet).copied().unwrap_or(Crossing {
+            flits,
+            busy: self.costs.flit * flits,
+            late: SimDuration::ZERO,
+        })
     }
 
     /// From now on incidents are kept until they are taken.

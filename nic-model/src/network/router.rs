@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 use super::link::Passage;
 use super::stats::capacity;
-use super::{Costs, Incident, NODE_PORT, NONE, Network, PORTS, Slot, flag};
+use super::{Costs, Crossing, Incident, NODE_PORT, NONE, Network, PORTS, Slot, flag};
 use crate::queue::{Event, EventQueue};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{NodeId, Port, Topology};
@@ -516,7 +516,16 @@ impl Network {
         let again = self.link_faults.stretch(link, first);
         let retries = u64::from(passage.retries);
         self.link_faults.add_stretched(link, late + again * retries);
-        late + self.note(packet, link, passage, first + again)
+        let delay = late + self.note(packet, link, passage, first + again);
+        if self.watched {
+            let crossing = Crossing {
+                flits: u64::from(flits) * (retries + 1),
+                busy: all + late + (first + again) * retries,
+                late: delay,
+            };
+            self.held.insert(packet, crossing);
+        }
+        delay
     }
 
     /// Counts what happened to a packet on a link, and lets it happen; the delay of its retries.

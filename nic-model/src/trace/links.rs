@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use super::{Output, Record, Sink, What};
+use super::{Output, Record, Scene, Sink, What};
 use crate::time::{SimDuration, SimTime};
-use crate::topology::Port;
+use crate::topology::{NodeId, Port, Topology};
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Use {
@@ -16,22 +16,24 @@ struct Use {
     last: SimTime,
 }
 
-/// Writes a table of what each link and node port has carried.
+/// Writes a table of what each link and node port has carried, by its [`LinkName`](crate::LinkName) and the number of its node.
 ///
 /// A link is busy while flits are on it: flits × the time of a flit, longer on a slow link. Its utilisation is that over
 /// the time from the first to the last record of the world.
 #[derive(Debug)]
 pub struct LinkTable<W> {
     out: Output<W>,
+    topology: Topology,
     uses: BTreeMap<(u16, u8), Use>,
     span: Option<(SimTime, SimTime)>,
 }
 
 impl<W: Write> LinkTable<W> {
     /// Writes to `to` at the end.
-    pub fn new(to: W) -> Self {
+    pub fn new(to: W, scene: &Scene) -> Self {
         Self {
             out: Output::new(to),
+            topology: scene.topology.clone(),
             uses: BTreeMap::new(),
             span: None,
         }
@@ -65,16 +67,19 @@ impl<W: Write + Send> Sink for LinkTable<W> {
         let span = to.since(from).0.max(1);
         let micros = |ps: u64| format!("{}.{:03}", ps / 1_000_000, ps / 1_000 % 1_000);
         let head = format!(
-            "{:>5} {:>5} {:>10} {:>12} {:>12} {:>7} {:>13} {:>13}\n",
-            "node", "link", "packets", "bytes", "busy us", "in use", "first us", "last us"
+            "{:>14} {:>10} {:>12} {:>12} {:>7} {:>13} {:>13} {:>5}\n",
+            "link", "packets", "bytes", "busy us", "in use", "first us", "last us", "node"
         );
         self.out.write(head.as_bytes());
         for (&(node, port), used) in &self.uses {
             let busy = used.busy.0;
             let permille = u128::from(busy) * 1000 / u128::from(span);
-            let name = Port::from_index(port.into()).name();
+            let name = self
+                .topology
+                .link_name(NodeId(node), Port::from_index(port.into()));
+            let name = name.to_string();
             let line = format!(
-                "{node:>5} {name:>5} {:>10} {:>12} {:>12} {:>5}.{}% {:>13} {:>13}\n",
+                "{name:>14} {:>10} {:>12} {:>12} {:>5}.{}% {:>13} {:>13} {node:>5}\n",
                 used.packets,
                 used.flits * 8,
                 micros(busy),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
 
-use super::{Output, Record, Scene, Sink, What};
+use super::{Output, Record, Scene, Sink, What, micros};
 use crate::time::SimTime;
 use crate::topology::{NodeId, Port};
 
@@ -255,12 +255,7 @@ impl<W: Write> Picture<W> {
         let mut at = self.start.0.div_ceil(step) * step;
         while at <= self.start.0 + span {
             let x = self.x(SimTime(at));
-            let (whole, part) = (at / 1_000_000, at % 1_000_000);
-            let mut label = format!("{whole}.{part:06}");
-            while label.ends_with('0') {
-                label.pop();
-            }
-            let label = label.trim_end_matches('.');
+            let label = micros(at);
             let _ = writeln!(
                 svg,
                 r##"<line x1="{0}.{1}" y1="{TOP}" x2="{0}.{1}" y2="{bottom}" stroke="#eef0f3"/><text x="{0}.{1}" y="{2}" text-anchor="middle">{label}</text>"##,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
 
-use super::{Output, Record, Scene, Sink, What, command_name};
+use super::{Output, Record, Scene, Sink, What, command_name, quoted};
 use crate::time::SimTime;
 use crate::topology::{NodeId, Port};
 
@@ -247,19 +247,6 @@ impl<W: Write> Timeline<W> {
 fn ids(node: NodeId, row: u32, lane: u32) -> (u32, u32) {
     let pid = u32::from(node.0) + 1;
     (pid, pid * 100 + row + lane * 10_000_000)
-}
-
-/// A text that others have chosen, as a string of JSON.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c < ' ' => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted + "\""
 }
 
 /// Nanoseconds, shown as microseconds.

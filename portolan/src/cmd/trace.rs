@@ -10,8 +10,9 @@ use clap::{Args, ValueEnum};
 use portals_shim::fabric::{self, FabricKind};
 use portals_shim::handover::Handover;
 use portals_shim::nal::seastar::{
-    COUNTERS_VARIABLE, ERRORS_VARIABLE, LINKS_VARIABLE, PACKETS_VARIABLE, PCAP_VARIABLE,
-    SVG_VARIABLE, TITLE_VARIABLE, TRACE_VARIABLE, WINDOW_VARIABLE, parse_window,
+    BIN_VARIABLE, COUNTERS_VARIABLE, ERRORS_VARIABLE, LINK_SERIES_VARIABLE, LINKS_VARIABLE,
+    PACKETS_VARIABLE, PCAP_VARIABLE, SVG_VARIABLE, TITLE_VARIABLE, TRACE_VARIABLE, WINDOW_VARIABLE,
+    parse_bin, parse_window,
 };
 
 use crate::cli::FabricArgs;
@@ -71,6 +72,16 @@ pub(crate) struct Options {
     /// Print what each link carried
     #[arg(long, help_heading = OUTPUT)]
     links: bool,
+    /// Write what each link carried over time into FILE
+    ///
+    /// The form is a flat array of JSON objects, one for each link and bin of time; portolan view draws it.
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    link_series: Option<PathBuf>,
+    /// Width of a bin of --link-series, in microseconds
+    ///
+    /// It is 1 unless this says another, and 0.001 at least. Bins become twice as wide as often as there are too many.
+    #[arg(long, value_name = "US", requires = "link_series", value_parser = bin, help_heading = OUTPUT)]
+    bin: Option<String>,
     /// Print the registers of the NIC control blocks at the end
     #[arg(long, help_heading = OUTPUT)]
     counters: bool,
@@ -91,6 +102,12 @@ fn window(text: &str) -> Result<String, String> {
     parse_window(text)
         .map(|_| text.to_owned())
         .ok_or_else(|| "FROM..TO in microseconds is expected, such as 120..180.5".to_owned())
+}
+
+fn bin(text: &str) -> Result<String, String> {
+    parse_bin(text)
+        .map(|_| text.to_owned())
+        .ok_or_else(|| "microseconds are expected, 0.001 or more, such as 2.5".to_owned())
 }
 
 /// What the simulation hands over for this command to print: the variable that names it, and where it goes.
@@ -150,7 +167,12 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     fabric::check_for(&chosen.config(), Some(options.ranks))?;
     let Format::Perfetto = options.format;
     let tables = tables(options)?;
-    let nothing = options.pcap.is_none() && options.svg.is_none() && tables.is_empty();
+    let files = [
+        (PCAP_VARIABLE, &options.pcap),
+        (SVG_VARIABLE, &options.svg),
+        (LINK_SERIES_VARIABLE, &options.link_series),
+    ];
+    let nothing = files.iter().all(|(_, path)| path.is_none()) && tables.is_empty();
     let timeline = match &options.out {
         Some(path) => Some(path.clone()),
         None => nothing.then(|| PathBuf::from("portolan-trace.json")),
@@ -158,13 +180,11 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     let mut env = chosen.variables(Some(options.ranks));
     // The same job in every run: its id is in every message.
     env.push((JOB_VARIABLE.into(), "trace".into()));
-    for (variable, path) in [
-        (TRACE_VARIABLE, &timeline),
-        (PCAP_VARIABLE, &options.pcap),
-        (SVG_VARIABLE, &options.svg),
-    ] {
+    let files = [(TRACE_VARIABLE, &timeline)].into_iter().chain(files);
+    let files: Vec<_> = files.collect();
+    for (variable, path) in &files {
         if let Some(path) = path {
-            env.push((variable.into(), writable(path)?));
+            env.push(((*variable).into(), writable(path)?));
         }
     }
     let errors = handover()?;
@@ -178,6 +198,9 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     env.push((TITLE_VARIABLE.into(), title(&options.program).into()));
     if let Some(window) = &options.window {
         env.push((WINDOW_VARIABLE.into(), window.into()));
+    }
+    if let Some(bin) = &options.bin {
+        env.push((BIN_VARIABLE.into(), bin.into()));
     }
     env.extend(options.env.iter().cloned());
     // What a program sends may hold addresses.
@@ -210,8 +233,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         // A program that failed has said more.
         return Ok(if status == 0 { 1 } else { status });
     }
-    let files = [&timeline, &options.pcap, &options.svg];
-    for path in files.into_iter().flatten() {
+    for path in files.into_iter().filter_map(|(_, path)| path.as_ref()) {
         let name = path.display();
         match fs::metadata(path) {
             Ok(file) if file.len() > 0 => eprintln!("{name}"),

@@ -86,8 +86,9 @@ pub use sim::SimError;
 pub use simulation::{SIMULATION_VARIABLE, Simulation, simulate_places};
 pub use start::simulate;
 pub use trace::{
-    COUNTERS_VARIABLE, ERRORS_VARIABLE, LINKS_VARIABLE, PACKETS_VARIABLE, PCAP_VARIABLE,
-    SVG_VARIABLE, TITLE_VARIABLE, TRACE_VARIABLE, WINDOW_VARIABLE, parse_window,
+    BIN_VARIABLE, COUNTERS_VARIABLE, ERRORS_VARIABLE, LINK_SERIES_VARIABLE, LINKS_VARIABLE,
+    PACKETS_VARIABLE, PCAP_VARIABLE, SVG_VARIABLE, TITLE_VARIABLE, TRACE_VARIABLE, WINDOW_VARIABLE,
+    parse_bin, parse_window,
 };
 
 /// Whether a packet that arrived at node `nid` starts with a header, which then is what

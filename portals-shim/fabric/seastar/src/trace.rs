@@ -5,6 +5,8 @@
 //! | `PORTOLAN_TRACE` | timeline: JSON of Chrome's trace event format |
 //! | `PORTOLAN_TRACE_PCAP` | capture of all packets |
 //! | `PORTOLAN_TRACE_LINKS` | table of links |
+//! | `PORTOLAN_TRACE_LINK_SERIES` | loads of links over time |
+//! | `PORTOLAN_TRACE_BIN` | width of a bin of these, microseconds |
 //! | `PORTOLAN_TRACE_SVG` | picture |
 //! | `PORTOLAN_TRACE_COUNTERS` | registers of the NIC control blocks at the end |
 //! | `PORTOLAN_TRACE_PACKETS` | `0`: the timeline leaves packets out |
@@ -17,8 +19,8 @@
 use super::sim::Sim;
 use host::handover;
 use host::privilege::{PRIVILEGED, is_privileged};
-use nic_model::SimTime;
-use nic_model::trace::{Capture, LinkTable, Picture, Scene, Sink, Timeline};
+use nic_model::trace::{Capture, LinkSeries, LinkTable, Picture, Scene, Sink, Timeline};
+use nic_model::{SimDuration, SimTime};
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
@@ -30,6 +32,10 @@ pub const TRACE_VARIABLE: &str = "PORTOLAN_TRACE";
 pub const PCAP_VARIABLE: &str = "PORTOLAN_TRACE_PCAP";
 /// Names the file of the table of links.
 pub const LINKS_VARIABLE: &str = "PORTOLAN_TRACE_LINKS";
+/// Names the file of the loads of links over time.
+pub const LINK_SERIES_VARIABLE: &str = "PORTOLAN_TRACE_LINK_SERIES";
+/// How wide a bin of these is.
+pub const BIN_VARIABLE: &str = "PORTOLAN_TRACE_BIN";
 /// Names the file of the picture.
 pub const SVG_VARIABLE: &str = "PORTOLAN_TRACE_SVG";
 /// Names the file of the counters.
@@ -47,20 +53,29 @@ pub const ERRORS_VARIABLE: &str = "PORTOLAN_TRACE_ERRORS";
 /// Bytes of a file that wait for being written.
 const BUFFER: usize = 256 * 1024;
 
+/// Microseconds, decimals allowed, as picoseconds.
+fn parse_time(text: &str) -> Option<u64> {
+    let (whole, part) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if part.len() > 6 || !digits(part) || !digits(whole) {
+        return None;
+    }
+    let whole: u64 = whole.parse().ok()?;
+    let part: u64 = format!("{part:0<6}").parse().ok()?;
+    whole.checked_mul(1_000_000)?.checked_add(part)
+}
+
 /// `FROM..TO` in microseconds, decimals allowed; `None` for anything else.
 pub fn parse_window(text: &str) -> Option<(SimTime, SimTime)> {
     let (from, to) = text.split_once("..")?;
-    let time = |text: &str| {
-        let (whole, part) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
-        if part.len() > 6 || !part.bytes().all(|b| b.is_ascii_digit()) {
-            return None;
-        }
-        let whole: u64 = whole.parse().ok()?;
-        let part: u64 = format!("{part:0<6}").parse().ok()?;
-        Some(SimTime(whole.checked_mul(1_000_000)?.checked_add(part)?))
-    };
-    let window = (time(from)?, time(to)?);
+    let window = (SimTime(parse_time(from)?), SimTime(parse_time(to)?));
     (window.0 < window.1).then_some(window)
+}
+
+/// The width of a bin in microseconds, decimals allowed, 1 ns at least; `None` for anything else.
+pub fn parse_bin(text: &str) -> Option<SimDuration> {
+    let width = parse_time(text).map(SimDuration::from_ps);
+    width.filter(|width| *width >= SimDuration::from_ns(1))
 }
 
 fn wanted(variable: &str) -> Option<PathBuf> {
@@ -115,7 +130,10 @@ fn recorders(scene: &Scene) -> Vec<Box<dyn Sink>> {
         sinks.push(Box::new(Capture::new(file)));
     }
     if let Some(file) = create(LINKS_VARIABLE) {
-        sinks.push(Box::new(LinkTable::new(file)));
+        sinks.push(Box::new(LinkTable::new(file, scene)));
+    }
+    if let Some(file) = create(LINK_SERIES_VARIABLE) {
+        sinks.push(Box::new(LinkSeries::new(file, scene, bin())));
     }
     if let Some(file) = create(SVG_VARIABLE) {
         let text = std::env::var(WINDOW_VARIABLE).unwrap_or_default();
@@ -133,6 +151,18 @@ fn recorders(scene: &Scene) -> Vec<Box<dyn Sink>> {
         sinks.push(Box::new(Picture::new(file, scene, &title, window)));
     }
     sinks
+}
+
+/// The width of a bin that the environment asks for.
+fn bin() -> SimDuration {
+    let text = std::env::var(BIN_VARIABLE).unwrap_or_default();
+    let width = parse_bin(&text);
+    if width.is_none() && !text.is_empty() {
+        complain(&format!(
+            "{BIN_VARIABLE} is {text:?}, not microseconds, 0.001 or more"
+        ));
+    }
+    width.unwrap_or(SimDuration::from_us(1))
 }
 
 /// Begins what the environment asks for.
@@ -183,6 +213,24 @@ mod tests {
             "1.+5..2",
         ] {
             assert!(parse_window(bad).is_none(), "{bad}");
+        }
+    }
+    #[test]
+    fn bins_are_a_nanosecond_wide_at_least() {
+        for (text, ps) in [("1", 1_000_000), ("0.001", 1_000), ("2.5", 2_500_000)] {
+            assert_eq!(parse_bin(text), Some(SimDuration::from_ps(ps)), "{text}");
+        }
+        for bad in [
+            "",
+            "0",
+            "0.0009",
+            "-1",
+            "+1",
+            "1us",
+            "1..2",
+            "99999999999999",
+        ] {
+            assert_eq!(parse_bin(bad), None, "{bad}");
         }
     }
 }
