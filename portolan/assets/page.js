@@ -440,9 +440,68 @@
       bar, said, h('div', { class: 'rows' }, ruler, body));
   };
 
+  // ---- links over time ----
+  const links = (source) => {
+    const { rows, columns, from, width: wide } = source;
+    const most = Math.max(0, ...rows.flatMap((row) => row.cells.map((cell) => cell[1])));
+    const [ROW, HEAD, FOOT] = [13, 6, 40];
+    const shade = (share) => Math.min(20, Math.ceil((20 * share) / most));
+    const colour = (step) => `color-mix(in srgb, var(--load) ${5 * step}%, var(--load0))`;
+    const words = (row, column, share) => `${row.link}, ${time(1000 * (from + column * wide))} to ${time(1000 * (from + (column + 1) * wide))}: ${(100 * share).toFixed(1)} % in use`;
+    const said = h('output', {}, most > 0 ? `The darkest is ${(100 * most).toFixed(1)} % in use.` : 'No link is in use.');
+    const draw = (width) => {
+      const [left, right] = [92, width - 8];
+      const bottom = HEAD + rows.length * ROW;
+      const x = (column) => left + (column / columns) * (right - left);
+      const svg = s('svg', { viewBox: `0 0 ${width} ${bottom + FOOT}`, role: 'img', 'aria-label': 'links over time' });
+      rows.forEach((row, at) => {
+        const y = HEAD + at * ROW;
+        svg.append(s('text', { x: left - 6, y: y + 10, 'text-anchor': 'end' }, row.link));
+        // Neighbours of one shade are drawn as one.
+        let open = null;
+        const close = () => {
+          if (!open) return;
+          const box = s('rect', { class: 'heat', x: pixels(x(open.first)), y, width: pixels(x(open.last + 1) - x(open.first)), height: ROW - 1 });
+          box.style.fill = colour(open.step);
+          svg.append(box);
+        };
+        for (const [column, share] of row.cells) {
+          const step = shade(share);
+          if (open && open.step === step && open.last + 1 === column) open.last = column;
+          else { close(); open = { first: column, last: column, step }; }
+        }
+        close();
+        svg.append(s('path', { class: 'grid', d: `M${left},${y + ROW - 0.5}H${right}` }));
+      });
+      const span = columns * wide;
+      const step = [1, 2, 5].flatMap((f) => [...Array(16).keys()].map((p) => f * 10 ** (p - 3))).sort((a, b) => a - b)
+        .find((v) => (span / v) * 70 < right - left) ?? span;
+      for (let n = Math.ceil(from / step - 1e-6); n * step <= from + span + 1e-6; n++) {
+        const at = pixels(left + ((n * step - from) / span) * (right - left));
+        svg.append(s('path', { class: 'axis', d: `M${at},${bottom}v5` }), s('text', { x: at, y: bottom + 17, 'text-anchor': 'middle' }, `${Math.round(n * step * 1000) / 1000}`));
+      }
+      svg.append(s('text', { x: (left + right) / 2, y: bottom + 33, 'text-anchor': 'middle' }, 'virtual time, µs (simulated)'));
+      svg.addEventListener('pointermove', (event) => {
+        const box = svg.getBoundingClientRect();
+        const [px, py] = [((event.clientX - box.left) * width) / box.width, ((event.clientY - box.top) * width) / box.width];
+        const row = rows[Math.floor((py - HEAD) / ROW)];
+        const column = Math.floor(((px - left) / (right - left)) * columns);
+        if (!row || column < 0 || column >= columns) return;
+        const cell = row.cells.find((c) => c[0] === column);
+        said.textContent = words(row, column, cell ? cell[1] : 0);
+      });
+      return svg;
+    };
+    const place = h('div');
+    later.push(() => onWidth(place, (width) => place.replaceChildren(draw(width))));
+    return h('section', {}, h('h2', {}, source.file), about(source.about), ...source.notes.map((note) => h('p', { class: 'faint' }, note)),
+      h('figure', {}, h('figcaption', {}, h('h3', {}, 'Links over time'),
+        h('span', { class: 'faint' }, `Each link one way, by the place that it leaves and its direction; “node” is the port into the node. The stronger the colour, the more of ${time(1000 * wide)} it is in use (simulated).`)), place, said));
+  };
+
   const page = document.getElementById('page');
   page.replaceChildren(h('h1', {}, data.title), about(data.about),
-    ...data.sources.map((source) => (source.kind === 'trace' ? trace(source) : bench(source))));
+    ...data.sources.map((source) => ({ trace, links, bench })[source.kind](source)));
   later.forEach((draw) => draw());
   document.documentElement.dataset.drawn = '';
 })();

@@ -67,6 +67,8 @@ fn both() -> TempDir {
         "2",
         "--out",
         "t.json",
+        "--link-series",
+        "links.json",
         "--env",
         &title,
         "--",
@@ -81,7 +83,10 @@ fn both() -> TempDir {
         "results",
     ];
     success(at, &traced);
-    let said = success(at, &["view", NAME, "t.json", "-o", "page.html"]);
+    let said = success(
+        at,
+        &["view", NAME, "t.json", "links.json", "-o", "page.html"],
+    );
     assert_eq!(said, "page.html: open it in a browser\n");
     folder
 }
@@ -101,15 +106,17 @@ fn a_page_says_what_it_shows_and_where_that_came_from() {
             .collect()
     };
     assert_eq!(facts(&data, "version"), [version]);
-    let [bench, trace] = data["sources"].as_array().unwrap().as_slice() else {
+    let [bench, trace, links] = data["sources"].as_array().unwrap().as_slice() else {
         panic!("{data}")
     };
     assert_eq!(
-        (&bench["file"], &trace["file"]),
-        (&NAME.into(), &"t.json".into())
+        (&bench["file"], &trace["file"], &links["file"]),
+        (&NAME.into(), &"t.json".into(), &"links.json".into())
     );
     for source in [bench, trace] {
         assert_eq!(facts(source, "version"), [version]);
+    }
+    for source in [bench, trace, links] {
         let machine = facts(source, "machine").concat();
         assert!(
             machine.contains("XT4") && machine.contains("simulated"),
@@ -140,6 +147,12 @@ fn a_page_says_what_it_shows_and_where_that_came_from() {
     assert_eq!(charts[1]["residuals"], Value::Array(Vec::new()));
     assert_eq!(trace["topology"], serde_json::json!([2, 1, 1]));
     assert!(trace["flows"].as_array().unwrap().len() > 4);
+    let rows = links["rows"].as_array().unwrap().iter();
+    let names: Vec<&Value> = rows.map(|row| &row["link"]).collect();
+    assert_eq!(
+        names,
+        ["(0,0,0) x+", "(0,0,0) node", "(1,0,0) x+", "(1,0,0) node"]
+    );
 }
 
 #[test]
@@ -292,6 +305,26 @@ frame.src = 'page.html';
 document.body.append(frame);
 </script></body>"#;
 
+/// Boxes of loads of links: neighbours in one of 20 shades are one.
+fn heat(source: &Value) -> usize {
+    let rows = source["rows"].as_array().unwrap();
+    let cells =
+        |row: &Value| -> Vec<(u64, f64)> { serde_json::from_value(row["cells"].clone()).unwrap() };
+    let all = rows.iter().flat_map(cells).map(|cell| cell.1);
+    let most = all.fold(0.0, f64::max);
+    let shade = |share: f64| (20.0 * share / most).ceil().min(20.0) as u64;
+    let boxes = rows.iter().map(|row| {
+        let mut cells = cells(row);
+        cells.dedup_by(|next, last| {
+            let same = last.0 + 1 == next.0 && shade(last.1) == shade(next.1);
+            last.0 += u64::from(same);
+            same
+        });
+        cells.len()
+    });
+    boxes.sum()
+}
+
 #[test]
 fn a_browser_draws_every_curve_every_link_and_the_timeline() {
     let Some(browser) = chromium() else {
@@ -318,7 +351,15 @@ fn a_browser_draws_every_curve_every_link_and_the_timeline() {
         let drawn = drawn_of("page.html");
         let has = |text: &str| drawn.matches(text).count();
         assert!(!drawn.contains("data-error"), "{width}: the script failed");
-        assert_eq!(has("<figure>"), 3 + 1, "{width}: charts and the torus");
+        assert_eq!(has("<figure>"), 3 + 2, "{width}: charts, torus and links");
+        for name in [
+            "(0,0,0) x+</text>",
+            "(1,0,0) node</text>",
+            "% in use.</output>",
+        ] {
+            assert_eq!(has(name), 1, "{width}: {name}");
+        }
+        assert_eq!(has("class=\"heat\""), heat(&sources[2]), "{width}");
         assert_eq!(has("class=\"curve\""), series.clone().count(), "{width}");
         assert_eq!(has("class=\"mark\""), points, "{width}");
         assert_eq!(has("class=\"whisker\""), whiskers, "{width}");

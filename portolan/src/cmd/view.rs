@@ -1,4 +1,4 @@
-//! `portolan view`: timelines and results as one page of HTML.
+//! `portolan view`: timelines, loads of links and results as one page of HTML.
 
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const PAGE: &str = "portolan-view.html";
 /// Options of `portolan view`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Timelines of portolan trace, results of bench or sweep --json
+    /// Timelines and --link-series of portolan trace, results of bench or sweep --json
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write the page into OUT.html

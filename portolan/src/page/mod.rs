@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   FILE ── read ──▶ Source ─┬─ bench ──▶ curves, quartiles, residuals ─┐
-//!                            └─ trace ──▶ rows, slices, torus ──────────┴──▶ JSON in assets/page.html, drawn by assets/page.js
+//!                            ├─ trace ──▶ rows, slices, torus ──────────┤
+//!                            └─ links ──▶ loads by link and time ───────┴──▶ JSON in assets/page.html, drawn by assets/page.js
 //! ```
 //!
 //! What comes from files is data of the page and never markup: it stands in a block of JSON in which `<`, `>` and `&` are escaped,
 //! and the script makes text nodes of it. A content security policy in the page forbids every load.
 
 mod bench;
+mod links;
 mod read;
 mod trace;
 
@@ -16,6 +18,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+pub(crate) use links::Links;
 pub(crate) use read::{ReadError, read};
 pub(crate) use trace::Timeline;
 
@@ -41,6 +44,8 @@ pub(crate) enum What {
     Results(Vec<Record>),
     /// A timeline of the SeaStar model.
     Timeline(Timeline),
+    /// Loads of the model's links over time.
+    Links(Links),
 }
 
 /// A line of a list: what it is, and what is said.
@@ -58,6 +63,7 @@ struct Page {
 enum Shown {
     Bench(bench::Bench),
     Trace(trace::Trace),
+    Links(links::Shown),
 }
 
 /// Writes a page of `sources`, which this command has made.
@@ -69,6 +75,7 @@ pub(crate) fn write(sources: &[Source], mut to: impl Write) -> io::Result<()> {
     let shown = sources.iter().map(|source| match &source.what {
         What::Results(records) => Shown::Bench(bench::Bench::of(&source.name, records)),
         What::Timeline(timeline) => Shown::Trace(timeline.shown(&source.name)),
+        What::Links(links) => Shown::Links(links.shown(&source.name)),
     });
     let page = Page {
         title: "Portolan",

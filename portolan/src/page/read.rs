@@ -8,6 +8,7 @@ use clap::ValueEnum as _;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::links::{self, Links, LinksError};
 use super::trace::{Timeline, TimelineError};
 use super::{Source, What};
 use crate::bench::{Name, Record};
@@ -50,6 +51,13 @@ pub(crate) enum ReadError {
         #[source]
         reason: TimelineError,
     },
+    /// It begins with the loads of a link, and goes on with something else.
+    #[error("{file} has loads of links that cannot be shown: {reason}")]
+    Links {
+        file: String,
+        #[source]
+        reason: LinksError,
+    },
 }
 
 /// How a timeline begins.
@@ -62,7 +70,7 @@ struct AnyTrace {
     _events: IgnoredAny,
 }
 
-/// Reads a timeline, or results.
+/// Reads a timeline, loads of links, or results.
 ///
 /// # Errors
 /// [`ReadError`] says what the file is not.
@@ -85,8 +93,10 @@ fn of(file: &str, text: &[u8]) -> Result<What, ReadError> {
     if text.trim_ascii().is_empty() {
         return Err(ReadError::Empty { file });
     }
+    // An array of one object has the form of a structure of one field, too.
+    let is_array = text.trim_ascii_start().starts_with(b"[");
     match serde_json::from_slice::<AnyTrace>(text) {
-        Ok(_) => {
+        Ok(_) if !is_array => {
             let timeline = Timeline::parse(text);
             let timeline = timeline.map_err(|reason| ReadError::Timeline { file, reason })?;
             Ok(What::Timeline(timeline))
@@ -95,7 +105,12 @@ fn of(file: &str, text: &[u8]) -> Result<What, ReadError> {
             let reason = error.to_string();
             Err(ReadError::Cut { file, reason })
         }
-        Err(_) => results(file, text).map(What::Results),
+        _ if links::are_links(text) => {
+            let links = Links::parse(text);
+            let links = links.map_err(|reason| ReadError::Links { file, reason })?;
+            Ok(What::Links(links))
+        }
+        _ => results(file, text).map(What::Results),
     }
 }
 
@@ -168,6 +183,10 @@ mod tests {
             ),
             ("{\"traceEvents\":[]}", "not of `portolan trace`"),
             ("{\"traceEvents\":7}", "cannot be shown"),
+            (
+                "[\n{\"machine\":\"m\",\"link\":\"l\",\"node\":0,\"from_us\":0,\"width_us\":1,\"busy_us\":2}\n]\n",
+                "x has loads of links that cannot be shown: object 1 has a bin that is none",
+            ),
         ] {
             let words = refused(text);
             assert!(words.contains(said), "{text:?}: {words}");
@@ -190,6 +209,9 @@ mod tests {
         assert_eq!(records[1].bench, "put-rate");
         let command = records[0].origin.as_ref().map(|o| o.command.as_str());
         assert_eq!(command, Some("portolan sweep"));
+        let one = format!("[\n{}\n]\n", row("pingpong"));
+        let one = of("x", one.as_bytes()).unwrap();
+        assert!(matches!(one, What::Results(r) if r.len() == 1));
         let words = refused(&format!(
             "[\n{},\n{}\n]\n",
             row("pingpong"),
