@@ -49,6 +49,7 @@ impl Fabric {
         faults: Faults,
     ) -> Result<Self, FaultsError> {
         let nodes = topology.nodes();
+        let faults = faults.resolved(&topology)?;
         let network = Network::new(&machine, topology, fidelity, &faults)?;
         Ok(Self {
             now: SimTime::ZERO,

@@ -500,7 +500,7 @@ fn a_link_with_rates_of_its_own_fails_as_if_all_had_them_and_the_others_do_not()
         ..FaultRates::default()
     };
     let message = [(0, 3, 1 << 20)];
-    let text = "seed = 2\n[[link_rates]]\nnode = 2\nport = \"x-\"\nlink_bit_errors = 20_000_000\n";
+    let text = "seed = 2\n[[link_rates]]\nlink = \"(2,0,0) x-\"\nlink_bit_errors = 20_000_000\n";
     let one = run(row(), Faults::from_toml(text).unwrap(), &message);
     let all = run(row(), Faults::seeded(2).with_rates(rates), &message);
     let retries =

@@ -375,6 +375,11 @@
     const WAYS = { 'x+': [1, 0, 0], 'x-': [-1, 0, 0], 'y+': [0, 1, 0], 'y-': [0, -1, 0], 'z+': [0, 0, 1], 'z-': [0, 0, -1] };
     const links = rows.filter((row) => row.name.startsWith('link ')).map((row) => ({ row, way: row.name.slice(5) })).filter((l) => WAYS[l.way]);
     const busy = (row) => row.slices.reduce((sum, i) => sum + Math.max(0, Math.min(to, slices[i][1] + slices[i][2]) - Math.max(from, slices[i][1])), 0);
+    // A link by its place, as tables and fault files name it; by the name of its node in files without places.
+    const called = ({ row, way }) => {
+      const node = nodes.find((n) => n.pid === row.pid);
+      return node?.at ? `(${node.at}) ${way}` : `${node?.name}, ${way}`;
+    };
     function loads() {
       if (!place.isConnected && !place.parentNode) return;
       const svg = s('svg', { viewBox: `0 0 ${far} ${low}`, role: 'img', 'aria-label': 'torus' });
@@ -383,7 +388,7 @@
       const most = Math.max(...shares, 0);
       const busiest = links[shares.indexOf(most)];
       loaded.textContent = most > 0
-        ? `From ${time(from)} to ${time(to)} the busiest is link ${busiest.way} of ${nodes.find((n) => n.pid === busiest.row.pid)?.name}: in use ${(100 * most).toFixed(1)} % of the time.`
+        ? `From ${time(from)} to ${time(to)} the busiest link is ${called(busiest)}: in use ${(100 * most).toFixed(1)} % of the time.`
         : `From ${time(from)} to ${time(to)} no link is in use.`;
       links.forEach(({ row, way }, i) => {
         const node = nodes.find((n) => n.pid === row.pid);
@@ -400,7 +405,7 @@
         const [ox, oy] = [(-(y2 - y1) / long) * 4, ((x2 - x1) / long) * 4];
         const share = shares[i];
         const line = s('path', { class: 'link', d: `M${pixels(x1 + ox)},${pixels(y1 + oy)}L${pixels(x1 + ox + (x2 - x1) * part)},${pixels(y1 + oy + (y2 - y1) * part)}` },
-          s('title', {}, `${node.name}, link ${way}: ${(100 * share).toFixed(1)} % in use`));
+          s('title', {}, `${called({ row, way })}: ${(100 * share).toFixed(1)} % in use`));
         line.style.stroke = `color-mix(in srgb, var(--load) ${share > 0 ? Math.round(20 + (80 * share) / most) : 0}%, var(--load0))`;
         if (!inside) line.style.strokeDasharray = '5 3';
         svg.append(line);

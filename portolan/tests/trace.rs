@@ -547,7 +547,7 @@ fn nodes_are_where_the_map_puts_them_and_a_slow_link_is_busy_for_longer() {
     let folder = Folder::new();
     let (places, faults) = (folder.file("places"), folder.file("slow.toml"));
     fs::write(&places, "0\n4\n").unwrap();
-    let link = "[[slow_link]]\nnode = 0\nport = \"x+\"\npercent = 10\n";
+    let link = "[[slow_link]]\nlink = \"(0,0,0) x+\"\npercent = 10\n";
     fs::write(&faults, link).unwrap();
     let traced = |options: &str| {
         let line = format!(
@@ -560,9 +560,9 @@ fn nodes_are_where_the_map_puts_them_and_a_slow_link_is_busy_for_longer() {
         (text, links)
     };
     let (near, sound) = traced("");
-    assert!(near.contains("\"node 1 (1, 0, 0)\""));
+    assert!(near.contains("\"node 1 (1,0,0)\""));
     let (far, _) = traced(&format!("--map {places}"));
-    assert!(far.contains("\"node 0 (0, 0, 0)\"") && far.contains("\"node 1 (4, 0, 0)\""));
+    assert!(far.contains("\"node 0 (0,0,0)\"") && far.contains("\"node 1 (4,0,0)\""));
     // Bytes and time in use of the link from rank 0 to rank 1.
     let of = |links: &str| {
         let cells = |line: &str| {

@@ -366,6 +366,7 @@ fn a_browser_draws_every_curve_every_link_and_the_timeline() {
         assert_eq!(has("class=\"mark residual"), 4, "{width}");
         // Two nodes in a ring of x: both links of each.
         assert_eq!(has("class=\"link\""), 4, "{width}");
+        assert_eq!(has("<title>(1,0,0) x-: "), 1, "{width}");
         assert_eq!(has("class=\"dot\""), 2, "{width}");
         // A put crosses both hosts, both firmwares, engines and links.
         assert!(

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Fault, FaultRates, Faults, FaultsError, LinkRates, check_values};
+use super::{Fault, FaultRates, Faults, FaultsError, LinkRates, Scripted, UNPLACED, check_values};
 use crate::time::SimTime;
-use crate::topology::{NodeId, Port};
+use crate::topology::{LinkName, NodeId, Port};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,8 +46,9 @@ struct Rates {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DeadLink {
-    node: u16,
-    port: String,
+    link: Option<String>,
+    node: Option<u16>,
+    port: Option<String>,
     at_ns: u64,
 }
 
@@ -72,8 +73,9 @@ struct SlowDma {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SlowLink {
-    node: u16,
-    port: String,
+    link: Option<String>,
+    node: Option<u16>,
+    port: Option<String>,
     #[serde(default)]
     from_ns: u64,
     until_ns: Option<u64>,
@@ -83,8 +85,9 @@ struct SlowLink {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OneLink {
-    node: u16,
-    port: String,
+    link: Option<String>,
+    node: Option<u16>,
+    port: Option<String>,
     link_bit_errors: Option<u64>,
     lost_packets: Option<u64>,
     corrupted_packets: Option<u64>,
@@ -109,9 +112,12 @@ struct OnePacket {
 /// Latest time a file can name: what 64 bits of picoseconds hold, 213 days.
 const MAX_NS: u64 = u64::MAX / 1_000;
 
+/// A fault, and the place of its link if that is how the file names it.
+type Placed = (Fault, Option<[u16; 3]>);
+
 struct Reader<'a> {
     text: &'a str,
-    script: Vec<(Fault, Option<usize>)>,
+    script: Vec<Scripted>,
 }
 
 impl Reader<'_> {
@@ -129,12 +135,20 @@ impl Reader<'_> {
         entries: Vec<Spanned<T>>,
         fault: impl Fn(T) -> Result<Fault, String>,
     ) -> Result<(), FaultsError> {
+        self.add_placed(entries, |entry| Ok((fault(entry)?, None)))
+    }
+
+    fn add_placed<T>(
+        &mut self,
+        entries: Vec<Spanned<T>>,
+        fault: impl Fn(T) -> Result<Placed, String>,
+    ) -> Result<(), FaultsError> {
         for entry in entries {
             let line = Some(self.line(entry.span().start));
-            let made = fault(entry.into_inner())
-                .and_then(|fault| check_values(fault).map(|()| fault))
+            let (fault, at) = fault(entry.into_inner())
+                .and_then(|made| check_values(made.0).map(|()| made))
                 .map_err(|what| FaultsError::Value { line, what })?;
-            self.script.push((made, line));
+            self.script.push(Scripted { fault, line, at });
         }
         Ok(())
     }
@@ -159,11 +173,27 @@ fn time(key: &str, ns: u64) -> Result<SimTime, String> {
     }
 }
 
-fn link(name: &str) -> Result<Port, String> {
+fn port(name: &str) -> Result<Port, String> {
     Port::LINKS
         .into_iter()
         .find(|port| port.name() == name)
         .ok_or_else(|| format!("port = \"{name}\", want x+, x-, y+, y-, z+ or z-"))
+}
+
+/// A link by its place, or by node and port.
+fn link(
+    name: Option<String>,
+    node: Option<u16>,
+    port_name: Option<String>,
+) -> Result<(NodeId, Port, Option<[u16; 3]>), String> {
+    match (name, node, port_name) {
+        (Some(name), None, None) => {
+            let LinkName { at, port } = name.parse().map_err(|e| format!("link = {e}"))?;
+            Ok((UNPLACED, port, Some(at)))
+        }
+        (None, Some(node), Some(name)) => Ok((NodeId(node), port(&name)?, None)),
+        _ => Err("which link? want link = \"(0,0,1) x+\", or node and port".to_owned()),
+    }
 }
 
 impl Faults {
@@ -195,12 +225,14 @@ impl Faults {
                 FaultRates::PACKETS,
             )?,
         };
-        reader.add(file.dead_link, |entry| {
-            Ok(Fault::DeadLink {
-                node: NodeId(entry.node),
-                port: link(&entry.port)?,
+        reader.add_placed(file.dead_link, |entry| {
+            let (node, port, at) = link(entry.link, entry.node, entry.port)?;
+            let fault = Fault::DeadLink {
+                node,
+                port,
                 at: time("at_ns", entry.at_ns)?,
-            })
+            };
+            Ok((fault, at))
         })?;
         reader.add(file.dead_node, |entry| {
             Ok(Fault::DeadNode {
@@ -217,26 +249,30 @@ impl Faults {
                 percent: entry.percent,
             })
         })?;
-        reader.add(file.slow_link, |entry| {
+        reader.add_placed(file.slow_link, |entry| {
             let until = entry.until_ns.map(|ns| time("until_ns", ns)).transpose()?;
-            Ok(Fault::SlowLink {
-                node: NodeId(entry.node),
-                port: link(&entry.port)?,
+            let (node, port, at) = link(entry.link, entry.node, entry.port)?;
+            let fault = Fault::SlowLink {
+                node,
+                port,
                 from: time("from_ns", entry.from_ns)?,
                 until: until.unwrap_or(SimTime::NEVER),
                 percent: entry.percent,
-            })
+            };
+            Ok((fault, at))
         })?;
-        reader.add(file.link_rates, |entry| {
-            Ok(Fault::LinkRates {
-                node: NodeId(entry.node),
-                port: link(&entry.port)?,
+        reader.add_placed(file.link_rates, |entry| {
+            let (node, port, at) = link(entry.link, entry.node, entry.port)?;
+            let fault = Fault::LinkRates {
+                node,
+                port,
                 rates: LinkRates {
                     link_bit_errors: entry.link_bit_errors,
                     lost_packets: entry.lost_packets,
                     corrupted_packets: entry.corrupted_packets,
                 },
-            })
+            };
+            Ok((fault, at))
         })?;
         reader.add(file.stalled_host, |entry| {
             Ok(Fault::StalledHost {

@@ -30,8 +30,7 @@
 //! until_ns = 30_000
 //!
 //! [[slow_link]]              # the cable, both directions
-//! node = 0
-//! port = "y+"
+//! link = "(0,0,1) y+"        # by its place; node and port say the same by number, in each table of a link
 //! from_ns = 0                # 0 unless said
 //! until_ns = 50_000          # the end of the run unless said
 //! percent = 25               # of the normal rate
@@ -232,9 +231,21 @@ impl LinkRates {
 pub struct Faults {
     seed: u64,
     rates: FaultRates,
-    /// With the line of the file, if it comes from one.
-    script: Vec<(Fault, Option<usize>)>,
+    script: Vec<Scripted>,
 }
+
+/// A fault of the script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Scripted {
+    fault: Fault,
+    /// Of the file, if it comes from one.
+    line: Option<usize>,
+    /// Where its link begins, if it is named so and no topology has said which node that is.
+    at: Option<[u16; 3]>,
+}
+
+/// The node of a link that is named by its place, until a topology says which it is. No grid has it.
+const UNPLACED: NodeId = NodeId(u16::MAX);
 
 impl Faults {
     /// Nothing goes wrong.
@@ -269,7 +280,8 @@ impl Faults {
     /// One more scripted fault.
     #[must_use]
     pub fn with(mut self, fault: Fault) -> Self {
-        self.script.push((fault, None));
+        let (line, at) = (None, None);
+        self.script.push(Scripted { fault, line, at });
         self
     }
 
@@ -285,9 +297,10 @@ impl Faults {
         self.rates
     }
 
-    /// The scripted faults, in the order of the script.
+    /// The scripted faults, in the order of the script. A link that a file names by its place is of node 65,535 before
+    /// [`Faults::resolved`].
     pub fn script(&self) -> impl Iterator<Item = &Fault> {
-        self.script.iter().map(|(fault, _)| fault)
+        self.script.iter().map(|scripted| &scripted.fault)
     }
 
     /// Whether nothing goes wrong.
@@ -301,12 +314,23 @@ impl Faults {
     /// # Errors
     /// [`FaultsError::Value`] of the first that does not.
     pub fn check(&self, topology: &Topology) -> Result<(), FaultsError> {
+        self.clone().resolved(topology).map(drop)
+    }
+
+    /// The same on `topology`: each link that is named by its place has the node that sits there.
+    ///
+    /// # Errors
+    /// [`FaultsError::Value`] of the first fault that makes no sense, or is of a node or link that does not exist.
+    pub fn resolved(mut self, topology: &Topology) -> Result<Self, FaultsError> {
         self.check_rates()?;
-        for &(fault, line) in &self.script {
-            check_values(fault).map_err(|what| FaultsError::Value { line, what })?;
-            check_places(fault, topology).map_err(|what| FaultsError::Value { line, what })?;
+        for scripted in &mut self.script {
+            let line = scripted.line;
+            let checked = check_values(scripted.fault)
+                .and_then(|()| scripted.resolve(topology))
+                .and_then(|()| check_places(scripted.fault, topology));
+            checked.map_err(|what| FaultsError::Value { line, what })?;
         }
-        Ok(())
+        Ok(self)
     }
 
     fn check_rates(&self) -> Result<(), FaultsError> {
@@ -401,6 +425,27 @@ impl Faults {
     }
 }
 
+impl Scripted {
+    /// Gives a link that is named by its place the node that sits there.
+    fn resolve(&mut self, topology: &Topology) -> Result<(), String> {
+        let Some(at) = self.at.take() else {
+            return Ok(());
+        };
+        let there = topology.node_at_place(at);
+        let [x, y, z] = at;
+        let dims = topology.dims().map(|extent| extent.to_string()).join("x");
+        let there =
+            there.ok_or_else(|| format!("({x},{y},{z}) is no place of the grid of {dims}"))?;
+        if let Fault::DeadLink { node, .. }
+        | Fault::SlowLink { node, .. }
+        | Fault::LinkRates { node, .. } = &mut self.fault
+        {
+            *node = there;
+        }
+        Ok(())
+    }
+}
+
 /// Looks whether rates are possible; `key` is the table that has them.
 fn check_rates(key: &str, rates: FaultRates) -> Result<(), String> {
     let FaultRates {
@@ -473,7 +518,8 @@ fn check_places(fault: Fault, topology: &Topology) -> Result<(), String> {
             if topology.has_link(node, port) {
                 Ok(())
             } else {
-                Err(format!("node {node} has no link {}", port.name()))
+                let link = topology.link_name(node, port);
+                Err(format!("node {node} has no link {link}"))
             }
         }
         Fault::DeadNode { node, .. }

@@ -155,6 +155,26 @@ fn nonsense_is_refused_with_line_and_reason() {
             "lost_packets = 1000000001",
             "fault file line 42: link_rates.lost_packets = 1000000001, want 0 to 1000000000",
         ),
+        (
+            "port = \"y+\"",
+            "link = \"(0,0,0) y+\"",
+            "fault file line 37: which link? want link = \"(0,0,1) x+\", or node and port",
+        ),
+        (
+            "port = \"y+\"",
+            "",
+            "fault file line 37: which link? want link = \"(0,0,1) x+\", or node and port",
+        ),
+        (
+            "node = 0\nport = \"y+\"",
+            "link = \"0 0 0 y+\"",
+            "fault file line 37: link = \"0 0 0 y+\" is no link, want its place and direction, such as \"(0,0,1) x+\"",
+        ),
+        (
+            "node = 0\nport = \"y+\"",
+            "link = \"(0,0,0) node\"",
+            "fault file line 37: port = \"node\" is not a link",
+        ),
         ("node = 5", "node = -5", "line 12"),
         ("at_ns = 12_000", "at_ns = 1.5", "line 9"),
     ] {
@@ -177,7 +197,7 @@ fn places_that_do_not_exist_are_refused() {
     let error = faults.check(&Topology::mesh([4, 2, 1]).unwrap());
     assert_eq!(
         error.unwrap_err().to_string(),
-        "fault file line 6: node 3 has no link x+"
+        "fault file line 6: node 3 has no link (3,0,0) x+"
     );
     let built = Faults::none().with(Fault::SlowDma {
         node: NodeId(0),
@@ -189,6 +209,38 @@ fn places_that_do_not_exist_are_refused() {
     assert_eq!(
         error.unwrap_err().to_string(),
         "fault: percent = 101, want 1 to 100"
+    );
+}
+
+/// Each link of the file by the place of its node instead.
+fn by_place(topology: &Topology) -> String {
+    let links = [(3, "x+"), (0, "y+"), (6, "z-")];
+    links.iter().fold(FILE.to_owned(), |text, (node, port)| {
+        let [x, y, z] = topology.coordinates(NodeId(*node));
+        let by_number = format!("node = {node}\nport = \"{port}\"");
+        assert!(text.contains(&by_number));
+        text.replace(&by_number, &format!("link = \"({x},{y},{z}) {port}\""))
+    })
+}
+
+#[test]
+fn a_link_by_its_place_is_that_of_whatever_node_sits_there() {
+    let grid = Topology::torus([4, 2, 2]).unwrap();
+    let mapped = grid.placed(&grid.shuffled_places(5)).unwrap();
+    let expected: Vec<Fault> = Faults::from_toml(FILE).unwrap().script().copied().collect();
+    for topology in [grid, mapped] {
+        let faults = Faults::from_toml(&by_place(&topology)).unwrap();
+        faults.check(&topology).unwrap();
+        let faults = faults.resolved(&topology).unwrap();
+        assert!(faults.script().eq(&expected), "{faults:?}");
+    }
+    let text = FILE.replace("node = 6\nport", "node = 7\nport");
+    let text = text.replace("node = 0\nport = \"y+\"", "link = \"(1,2,0) y+\"");
+    let faults = Faults::from_toml(&text).unwrap();
+    let error = faults.check(&Topology::torus([4, 2, 2]).unwrap());
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "fault file line 37: (1,2,0) is no place of the grid of 4x2x2"
     );
 }
 

@@ -80,7 +80,7 @@ impl<W: Write> Timeline<W> {
         for n in 0..scene.topology.nodes() {
             let node = NodeId(n as u16);
             let [x, y, z] = scene.topology.coordinates(node);
-            let name = format!("node {n} ({x}, {y}, {z})");
+            let name = format!("node {n} ({x},{y},{z})");
             timeline.meta(ids(node, 0, 0), "process_name", &name);
             timeline.sort(ids(node, 0, 0), "process_sort_index", n);
             let named = [

@@ -289,10 +289,10 @@ fn words(args: &Map<String, Value>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The place of `node 5 (1, 0, 1)`.
+/// The place of `node 5 (1,0,1)`, with or without blanks.
 fn place(name: &str) -> Option<[u16; 3]> {
     let (_, numbers) = name.strip_suffix(')')?.rsplit_once('(')?;
-    let numbers: Result<Vec<u16>, _> = numbers.split(", ").map(str::parse).collect();
+    let numbers: Result<Vec<u16>, _> = numbers.split(',').map(|n| n.trim().parse()).collect();
     numbers.ok()?.try_into().ok()
 }
 
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn rows_come_in_their_order_and_arrows_find_their_ends() {
         let events = [
-            named("process_name", 1, 0, r#""name":"node 0 (0, 0, 0)""#),
+            named("process_name", 1, 0, r#""name":"node 0 (0,0,0)""#),
             named("thread_name", 1, 5, r#""name":"tx""#),
             named("thread_sort_index", 1, 5, r#""sort_index":84"#),
             named("thread_name", 1, 9, r#""name":"rank 0""#),
@@ -337,6 +337,13 @@ mod tests {
         assert_eq!(trace.flows, [(1, 1600, 0, 20_000)]);
         assert_eq!((trace.end, trace.first), (20_000, Some((1000, 15_500))));
         assert_eq!(trace.instants.len(), 1);
+    }
+
+    #[test]
+    fn a_node_sits_where_its_name_says_with_blanks_or_without() {
+        assert_eq!(place("node 5 (1,0,1)"), Some([1, 0, 1]));
+        assert_eq!(place("node 5 (1, 0, 1)"), Some([1, 0, 1]));
+        assert_eq!(place("node 5 (1,0)"), None);
     }
 
     #[test]
