@@ -446,6 +446,38 @@ fn a_long_message_has_the_rate_of_its_slowest_link_packet_by_packet_and_in_units
 }
 
 #[test]
+fn a_credit_over_a_slow_link_comes_back_later_by_what_a_flit_takes_longer() {
+    let machine = Machine::named("xt4").unwrap();
+    let flit = machine.flit_wire_time();
+    let network = machine.network;
+    // Room for one packet: each waits for the credits of the one before.
+    let machine = machine.with("network.input_buffer", 9).unwrap();
+    let took = |percent: u32, packets: u32| {
+        let options = Options {
+            fidelity: Fidelity::Packet,
+            faults: slow(percent, SimTime::NEVER),
+        };
+        let mut world = World::with_options(machine.clone(), row(), options, |node, _| Notes {
+            to_send: vec![(NodeId(3), 64 * packets); usize::from(node.0 == 0)],
+            ..Notes::default()
+        })
+        .unwrap();
+        let doorbell = mailbox::address(0, mailbox::COMMAND_WRITE);
+        let mut registers = world.registers(NodeId(0), SimTime::ZERO);
+        registers.write32(doorbell, 1);
+        while world.step(&mut Memory).is_some() {}
+        last_time(&world, 3)
+    };
+    for (percent, times) in [(100, 1), (50, 2), (10, 10), (2, 50)] {
+        let found = took(percent, 1_100).since(took(percent, 100));
+        // The head's way; 9 slow flits, first to come and then to leave the buffer; and a slow one with the credits.
+        let way = network.router_hop + network.link_wire + network.credit_return;
+        let period = way + flit * 9 * times + flit * (times - 1);
+        assert_eq!(found, period * 1_000, "at {percent} %");
+    }
+}
+
+#[test]
 fn a_recorder_sees_a_slow_link_busy_from_when_a_head_left() {
     use nic_model::trace::{Record, Sink, What};
     use std::sync::{Arc, Mutex};

@@ -428,10 +428,15 @@ impl Network {
             return;
         }
         let (port, vc) = (usize::from(input) >> 2, input & 3);
+        let mut at = now + self.costs.flit * u64::from(flits) + self.costs.credit;
+        if self.link_faults.any {
+            // Credits go back in a flit of the other direction.
+            let back = node.index() * PORTS + port;
+            at += self.link_faults.stretch(back, self.costs.flit);
+        }
         let before = self.routers[node.index()].neighbours[port];
         let port = port ^ 1;
         let output = &mut self.outputs[before.index() * PORTS + port];
-        let mut at = now + self.costs.flit * u64::from(flits) + self.costs.credit;
         if let Some(last) = output.returns.back() {
             at = at.max(last.at);
         }
