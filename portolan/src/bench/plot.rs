@@ -3,6 +3,8 @@
 //! Results are marks, with a bar from the first to the third quartile; lines between them only lead the eye. Published fits are lines
 //! without marks, upright where they have a step.
 
+#[cfg(test)]
+mod loads;
 mod swept;
 #[cfg(test)]
 mod tests;
@@ -231,23 +233,24 @@ impl Frame {
         }
     }
 
-    /// Labels along the first axis between these ends: powers of 2 of sizes, the values of a parameter.
+    /// Labels along the first axis between these ends: powers of 2 of sizes, the values of a parameter, or round ones where those are
+    /// many.
     fn labels(&self, values: impl Iterator<Item = f64>, ends: (f64, f64)) -> Vec<f64> {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         values.dedup();
-        match self.sizes || values.len() > LABELS {
+        match self.sizes {
             true => labels(2, ends),
+            false if values.len() > LABELS => finer_labels(4, ends),
             false => values,
         }
     }
 
     /// Labels along the second axis: more of them where a parameter changes little.
     fn y_labels(&self, ends: (f64, f64)) -> Vec<f64> {
-        let finer = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
-        match labels(10, ends) {
-            few if !self.sizes && few.len() < 3 => labels_by(&finer, 10, ends),
-            round => round,
+        match self.sizes {
+            true => labels(10, ends),
+            false => finer_labels(3, ends),
         }
     }
 
@@ -283,6 +286,15 @@ fn range(values: impl Iterator<Item = f64>, margin: f64, factor: f64) -> (f64, f
 fn labels(base: u32, (from, to): (f64, f64)) -> Vec<f64> {
     let factors: &[f64] = if base == 2 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     labels_by(factors, base, (from, to))
+}
+
+/// The same of powers of 10, with more multiples where there would be fewer than `enough`.
+fn finer_labels(enough: usize, ends: (f64, f64)) -> Vec<f64> {
+    let finer = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
+    match labels(10, ends) {
+        few if few.len() < enough => labels_by(&finer, 10, ends),
+        round => round,
+    }
 }
 
 /// The same of these multiples of powers of `base`.
