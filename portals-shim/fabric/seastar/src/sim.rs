@@ -38,7 +38,10 @@ mod accelerated;
 mod failure;
 mod places;
 mod ranks;
+#[cfg(test)]
+mod scale;
 mod silent;
+mod waiting_calls;
 
 use super::accel::Accelerated;
 use super::grid;
@@ -64,6 +67,7 @@ use std::time::Duration;
 
 use accelerated::{Fallback, Writing};
 use places::Places;
+use waiting_calls::WaitingCalls;
 
 /// The machine to simulate.
 #[derive(Clone, Debug)]
@@ -273,6 +277,7 @@ pub(super) struct Sim {
     waits: u64,
     deadlocks: u64,
     calls: trace::Calls,
+    waiting_calls: WaitingCalls,
     /// By rank.
     accels: Vec<Option<Box<Accelerated>>>,
     /// By rank: how it has fallen back to its kernel.
@@ -391,6 +396,7 @@ impl Sim {
             waits: 0,
             deadlocks: 0,
             calls: trace::Calls::default(),
+            waiting_calls: WaitingCalls::new(places.len(), count),
             accels: places.iter().map(|_| None).collect(),
             fallbacks: vec![None; places.len()],
             patience,
@@ -475,20 +481,6 @@ impl Sim {
     fn calling(&self, node: usize) -> bool {
         let mut members = self.members[node].iter();
         members.any(|r| matches!(self.ranks[*r].state, RankState::Calling(_)))
-    }
-
-    /// The earliest call that can be executed: of a rank whose kernel is not in the handler. Of those that can be at the
-    /// same time the one that has waited longest: a rank that calls again and again keeps nobody of its node out.
-    fn next_call(&self) -> Option<(SimTime, usize)> {
-        self.ranks
-            .iter()
-            .enumerate()
-            .filter(|(_, r)| matches!(r.state, RankState::Calling(_)))
-            .map(|(n, r)| (n, r, &self.nodes.0[r.node]))
-            .filter(|(_, _, kernel)| !kernel.handling)
-            .map(|(n, r, kernel)| (self.runs(r.node, r.clock.max(kernel.free_at)), r.clock, n))
-            .min()
-            .map(|(at, _, n)| (at, n))
     }
 
     /// Whether [`Sim::poll_return`] gave nothing only to have somebody look who has gone.
@@ -622,8 +614,10 @@ impl Sim {
                 let kernel = &mut self.nodes.0[n];
                 kernel.handling = false;
                 kernel.free_at = kernel.free_at.max(free);
+                let free_at = kernel.free_at;
                 kernel.stolen += free.since(kernel.handler_began);
                 let local = std::mem::take(&mut kernel.local_late);
+                self.waiting_calls.unpark(n, free_at);
                 self.wake(n, free);
                 // A message between processes, or a call, that has waited for the kernel gets it once
                 // before the next interrupt is taken: peers that answer every reply with a request

@@ -230,6 +230,7 @@ impl Sim {
         self.nodes.0[n].free_at = begins + cost;
         self.ranks[rank].clock = begins + cost;
         self.ranks[rank].state = RankState::Calling(call);
+        self.waiting_calls.add(rank, begins + cost);
     }
 
     /// Returns a result, or waits for one as a poll of `wait` does that began at `at`.

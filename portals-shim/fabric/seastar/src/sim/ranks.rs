@@ -81,6 +81,10 @@ impl Sim {
                 self.rejoin();
             }
         }
+        let r = &self.ranks[rank];
+        if matches!(r.state, RankState::Calling(_)) {
+            self.waiting_calls.add(rank, r.clock);
+        }
         if runs {
             self.running -= 1;
         }
