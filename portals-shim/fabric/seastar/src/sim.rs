@@ -272,6 +272,10 @@ pub(super) struct Sim {
     results: Vec<Option<Result<Answer, Error>>>,
     returns: VecDeque<Return>,
     running: usize,
+    /// Ranks that are not gone.
+    live: usize,
+    /// Ranks that are back from outside, while others are not.
+    rejoining: usize,
     now: SimTime,
     has_more: bool,
     waits: u64,
@@ -391,6 +395,8 @@ impl Sim {
             results: places.iter().map(|_| None).collect(),
             returns: VecDeque::new(),
             running: configs.len(),
+            live: configs.len(),
+            rejoining: 0,
             now: SimTime::ZERO,
             has_more: false,
             waits: 0,
@@ -454,10 +460,7 @@ impl Sim {
 
     /// Ranks that have not left the simulation.
     pub(super) fn live(&self) -> usize {
-        self.ranks
-            .iter()
-            .filter(|r| !matches!(r.state, RankState::Gone { .. }))
-            .count()
+        self.live
     }
 
     /// Times at which every rank waited for nothing.

@@ -100,9 +100,11 @@ impl Sim {
         match r.state {
             RankState::Gone { .. } => return,
             RankState::Running => self.running -= 1,
+            RankState::Rejoining => self.rejoining -= 1,
             _ => {}
         }
         r.state = RankState::Gone { closed };
+        self.live -= 1;
         let Rank { node, process, .. } = *r;
         self.nodes.0[node].driver.memory.revoke(process);
         self.vacate(rank, self.now);

@@ -140,6 +140,7 @@ impl Sim {
             limits: wished.limits.min(Limits::LIBRARY),
             ..wished
         };
+        self.live += 1;
         self.ranks[rank] = Rank {
             state: RankState::Outside,
             clock: self.now,

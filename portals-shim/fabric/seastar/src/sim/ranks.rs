@@ -78,6 +78,7 @@ impl Sim {
             }
             Request::Rejoin => {
                 r.state = RankState::Rejoining;
+                self.rejoining += 1;
                 self.rejoin();
             }
         }
@@ -93,9 +94,10 @@ impl Sim {
 
     /// Lets the ranks that are back in, once nobody is outside any more.
     pub(super) fn rejoin(&mut self) {
-        if self.places.is_none() && self.ranks.iter().any(Rank::is_awaited) {
+        if self.rejoining == 0 || self.places.is_none() && self.ranks.iter().any(Rank::is_awaited) {
             return;
         }
+        self.rejoining = 0;
         let back: Vec<usize> = (0..self.ranks.len())
             .filter(|&r| matches!(self.ranks[r].state, RankState::Rejoining))
             .collect();
@@ -150,6 +152,7 @@ impl Sim {
             ..
         } = self.ranks[rank];
         self.ranks[rank].state = RankState::Gone { closed: true };
+        self.live -= 1;
         // The process may use its memory for anything from here on (rule 66).
         self.nodes.0[node].driver.memory.revoke(process);
         self.vacate(rank, clock);

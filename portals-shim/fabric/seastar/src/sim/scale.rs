@@ -1,4 +1,4 @@
-//! How the work of the simulation grows with the number of its ranks.
+//! How the work of the simulation grows with the number of its ranks, and that it counts them right.
 
 use super::super::map::Map;
 use super::super::usermem::UserMemory;
@@ -124,4 +124,29 @@ fn calls_that_are_looked_at_grow_with_the_calls_and_not_with_the_ranks() {
         looks / ranks as u64
     });
     assert!(looks[1] < 2 * looks[0], "{looks:?} for each rank");
+}
+
+#[test]
+fn a_rank_that_dies_while_it_waits_to_come_back_keeps_nobody_outside() {
+    let mut sim = sim(3);
+    for rank in [0, 1] {
+        assert!(sim.handle_call(rank, Request::Leave));
+    }
+    assert!(sim.handle_call(0, Request::Rejoin));
+    sim.handle_exit(0);
+    assert_eq!((sim.live(), sim.rejoining), (2, 0));
+    assert!(sim.handle_call(1, Request::Rejoin));
+    let call = next(2, 3, 0, None).unwrap();
+    assert!(sim.handle_call(2, Request::Call(call)));
+    let answered: Vec<usize> = std::iter::from_fn(|| sim.poll_return())
+        .map(|answer| answer.rank)
+        .collect();
+    // Both may go outside, and 1 is back. It runs, so that the call of 2 waits.
+    assert_eq!(answered, [0, 1, 1]);
+    assert!(sim.handle_call(1, Request::Call(Call::Close)));
+    let answered: Vec<usize> = std::iter::from_fn(|| sim.poll_return())
+        .map(|answer| answer.rank)
+        .collect();
+    assert_eq!(answered, [1, 2]);
+    assert_eq!((sim.live(), sim.rejoining), (1, 0));
 }

@@ -68,6 +68,7 @@ impl Sim {
         let found = self.look_at(&mut calls);
         self.waiting_calls = calls;
         debug_assert!(self.ranks.len() > FEW || found == self.next_of_all());
+        debug_assert!(self.ranks.len() > FEW || self.counts_hold());
         found
     }
 
@@ -104,6 +105,13 @@ impl Sim {
         let r = &self.ranks[rank];
         let free = r.clock.max(self.nodes.0[r.node].free_at);
         (self.runs(r.node, free), r.clock, rank)
+    }
+
+    /// Whether the counts of ranks are those of their states.
+    fn counts_hold(&self) -> bool {
+        let count = |is: fn(&RankState) -> bool| self.ranks.iter().filter(|r| is(&r.state)).count();
+        self.live == count(|s| !matches!(s, RankState::Gone { .. }))
+            && self.rejoining == count(|s| matches!(s, RankState::Rejoining))
     }
 
     /// What the heap is to find, by a look at every rank.
