@@ -12,7 +12,7 @@ typedef struct {
 } timeout_val_t;
 
 /* The time is up `milliseconds` from now. */
-static inline void set_timeout(timeout_val_t *timeout, int milliseconds)
+static __inline__ void set_timeout(timeout_val_t *timeout, int milliseconds)
 {
 	gettimeofday(&timeout->at, NULL);
 	timeout->at.tv_sec += milliseconds / 1000;
@@ -25,13 +25,13 @@ static inline void set_timeout(timeout_val_t *timeout, int milliseconds)
 }
 
 /* The time is never up. */
-static inline void clear_timeout(timeout_val_t *timeout)
+static __inline__ void clear_timeout(timeout_val_t *timeout)
 {
 	timeout->set = 0;
 }
 
 /* Whether the time is up. */
-static inline int test_timeout(const timeout_val_t *timeout)
+static __inline__ int test_timeout(const timeout_val_t *timeout)
 {
 	struct timeval now;
 

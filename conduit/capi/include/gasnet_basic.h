@@ -2,8 +2,9 @@
 #ifndef GASNET_BASIC_H
 #define GASNET_BASIC_H
 
-#include <portable_inttypes.h>
+/* First, as it refuses compilers and machines that the system may have no headers for. */
 #include <portable_platform.h>
+#include <portable_inttypes.h>
 
 #define _STRINGIFY_HELPER(x) #x
 #define _STRINGIFY(x) _STRINGIFY_HELPER(x)
@@ -21,8 +22,8 @@
 #endif
 
 #define GASNETI_UNUSED __attribute__((__unused__))
-#define GASNETI_INLINE_WORDS static inline __attribute__((__unused__))
-#define GASNETT_INLINE(name) static inline __attribute__((__always_inline__, __unused__))
+#define GASNETI_INLINE_WORDS static __inline__ __attribute__((__unused__))
+#define GASNETT_INLINE(name) static __inline__ __attribute__((__always_inline__, __unused__))
 #define GASNETT_NEVER_INLINE(name, declarator) __attribute__((__noinline__)) declarator
 #define GASNETT_RESTRICT __restrict__
 #define GASNETT_NORETURN __attribute__((__noreturn__))

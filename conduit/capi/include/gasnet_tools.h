@@ -48,6 +48,26 @@ GASNETT_BEGIN_EXTERNC
 #define GASNETT_MAX_THREADS GASNETI_MAX_THREADS
 #define GASNETT_TENTATIVE_EXTERN extern
 
+/* ---- the system ------------------------------------------------------------------------------ */
+
+/* Functions of the system that <time.h> and its kin hide from a program of strict ISO C, by names of our own. */
+typedef struct {
+    long seconds, nanoseconds;
+} gasneti_instant_t;
+int gasneti_clock_gettime(int clock, gasneti_instant_t *at) __asm__("clock_gettime");
+int gasneti_gethostname(char *name, size_t room) __asm__("gethostname");
+int gasneti_setenv(const char *name, const char *value, int replace) __asm__("setenv");
+int gasneti_unsetenv(const char *name) __asm__("unsetenv");
+int gasneti_posix_memalign(void **at, size_t alignment, size_t bytes) __asm__("posix_memalign");
+int gasneti_strcasecmp(const char *a, const char *b) __asm__("strcasecmp");
+int gasneti_snprintf(char *text, size_t room, const char *format, ...) __asm__("snprintf")
+    __attribute__((__format__(__printf__, 3, 4)));
+int gasneti_vsnprintf(char *text, size_t room, const char *format, va_list values) __asm__("vsnprintf")
+    __attribute__((__format__(__printf__, 3, 0)));
+/* CLOCK_MONOTONIC and MAP_ANONYMOUS of Linux. */
+#define GASNETI_CLOCK_MONOTONIC 1
+#define GASNETI_MAP_ANONYMOUS 0x20
+
 /* ---- fences ---------------------------------------------------------------------------------- */
 
 #define gasnett_compiler_fence() __asm__ __volatile__("" ::: "memory")
@@ -112,11 +132,11 @@ GASNETI_INLINE_WORDS gasneti_ticks_fn_t gasneti_virtual_ticks(void) {
 }
 
 GASNETI_INLINE_WORDS gasnett_tick_t gasnett_ticks_now(void) {
-    struct timespec at;
+    gasneti_instant_t at;
     gasneti_ticks_fn_t now = gasneti_virtual_ticks();
     if_pf (now != NULL) return now();
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (gasnett_tick_t)at.tv_sec * 1000000000u + (gasnett_tick_t)at.tv_nsec;
+    gasneti_clock_gettime(GASNETI_CLOCK_MONOTONIC, &at);
+    return (gasnett_tick_t)at.seconds * 1000000000u + (gasnett_tick_t)at.nanoseconds;
 }
 #define gasnett_ticks_to_us(ticks) ((uint64_t)(ticks) / 1000u)
 #define gasnett_ticks_to_ns(ticks) ((uint64_t)(ticks))
@@ -363,7 +383,7 @@ GASNETI_INLINE_WORDS const char *gasnett_gethostname(void) {
     static char name[256];
     if (name[0] == '\0') {
         char found[sizeof name];
-        if (gethostname(found, sizeof found - 1) != 0) strcpy(found, "unknown");
+        if (gasneti_gethostname(found, sizeof found - 1) != 0) strcpy(found, "unknown");
         found[sizeof found - 1] = '\0';
         memcpy(name, found, sizeof name);
     }
@@ -378,7 +398,7 @@ GASNETI_INLINE_WORDS int gasnett_isLittleEndian(void) {
 }
 #define gasnett_sched_yield() ((void)sched_yield())
 GASNETI_INLINE_WORDS void *gasnett_mmap(uintptr_t bytes) {
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | GASNETI_MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) gasnett_fatalerror("cannot map %lu bytes", (unsigned long)bytes);
     return at;
 }
@@ -469,8 +489,8 @@ GASNETI_INLINE_WORDS void gasneti_cond_wait_hsl(gasnett_cond_t *c, gasneti_hsl_l
 /* Gives up a mutex, or the `lock` of an HSL, and waits for a signal; may wake without one. */
 #if defined(__cplusplus) && defined(GASNET_HSL_INITIALIZER)
 extern "C++" {
-static inline void gasnett_cond_wait(gasnett_cond_t *c, gasnett_mutex_t *held) { gasneti_cond_wait_mutex(c, held); }
-static inline void gasnett_cond_wait(gasnett_cond_t *c, gasneti_hsl_lock_t *held) { gasneti_cond_wait_hsl(c, held); }
+static __inline__ void gasnett_cond_wait(gasnett_cond_t *c, gasnett_mutex_t *held) { gasneti_cond_wait_mutex(c, held); }
+static __inline__ void gasnett_cond_wait(gasnett_cond_t *c, gasneti_hsl_lock_t *held) { gasneti_cond_wait_hsl(c, held); }
 }
 #elif defined(GASNET_HSL_INITIALIZER)
 #define gasnett_cond_wait(c, m)                                                                     \
@@ -526,7 +546,7 @@ GASNETI_INLINE_WORDS int64_t gasnett_parse_int(const char *text, uint64_t unit) 
     while (isspace((unsigned char)*text)) text++;
     if (*text == '\0') return 0;
     errno = 0;
-    whole = strtoll(text, &end, (text[strspn(text, "+-")] == '0'
+    whole = strtol(text, &end, (text[strspn(text, "+-")] == '0'
                                  && (text[strspn(text, "+-") + 1] | 0x20) == 'x') ? 16 : 10);
     if (end == text) gasnett_fatalerror("\"%s\" is not a number", text);
     fraction = (double)whole;
@@ -557,17 +577,17 @@ GASNETI_INLINE_WORDS char *gasnett_format_number(int64_t value, char *text, size
     uint64_t magnitude = value < 0 ? (uint64_t)0 - (uint64_t)value : (uint64_t)value;
     int i;
     if (!is_mem) {
-        snprintf(text, room, "%s%llu", sign, (unsigned long long)magnitude);
+        gasneti_snprintf(text, room, "%s%lu", sign, (unsigned long)magnitude);
         return text;
     }
     for (i = 0; i < 4; i++) {
         uint64_t one = (uint64_t)1 << (40 - 10 * i);
         if (magnitude >= one && magnitude % one == 0) {
-            snprintf(text, room, "%s%llu %cB", sign, (unsigned long long)(magnitude / one), unit[i]);
+            gasneti_snprintf(text, room, "%s%lu %cB", sign, (unsigned long)(magnitude / one), unit[i]);
             return text;
         }
     }
-    snprintf(text, room, "%s%llu B", sign, (unsigned long long)magnitude);
+    gasneti_snprintf(text, room, "%s%lu B", sign, (unsigned long)magnitude);
     return text;
 }
 
@@ -607,10 +627,10 @@ GASNETI_INLINE_WORDS char *gasnett_getenv(const char *name) {
     return getenv(name);
 }
 GASNETI_INLINE_WORDS void gasnett_setenv(const char *name, const char *value) {
-    if (setenv(name, value, 1) != 0) gasnett_fatalerror("cannot set %s", name);
+    if (gasneti_setenv(name, value, 1) != 0) gasnett_fatalerror("cannot set %s", name);
 }
 GASNETI_INLINE_WORDS void gasnett_unsetenv(const char *name) {
-    unsetenv(name);
+    gasneti_unsetenv(name);
 }
 GASNETI_INLINE_WORDS int gasnett_verboseenv(void) {
     const char *value = getenv("GASNET_VERBOSEENV");
@@ -626,7 +646,7 @@ GASNETI_INLINE_WORDS void gasnett_envint_display(const char *name, int64_t value
 }
 GASNETI_INLINE_WORDS void gasnett_envdbl_display(const char *name, double value, int is_default) {
     char text[64];
-    snprintf(text, sizeof text, "%g", value);
+    gasneti_snprintf(text, sizeof text, "%g", value);
     gasnett_envstr_display(name, text, is_default);
 }
 GASNETI_INLINE_WORDS char *gasnett_getenv_withdefault(const char *name, const char *otherwise) {
@@ -638,8 +658,8 @@ GASNETI_INLINE_WORDS int gasnett_getenv_yesno_withdefault(const char *name, int 
     const char *value = getenv(name);
     int answer = otherwise;
     if (value != NULL && value[0] != '\0') {
-        if (strcasecmp(value, "1") == 0 || strcasecmp(value, "y") == 0 || strcasecmp(value, "yes") == 0) answer = 1;
-        else if (strcasecmp(value, "0") == 0 || strcasecmp(value, "n") == 0 || strcasecmp(value, "no") == 0) answer = 0;
+        if (gasneti_strcasecmp(value, "1") == 0 || gasneti_strcasecmp(value, "y") == 0 || gasneti_strcasecmp(value, "yes") == 0) answer = 1;
+        else if (gasneti_strcasecmp(value, "0") == 0 || gasneti_strcasecmp(value, "n") == 0 || gasneti_strcasecmp(value, "no") == 0) answer = 0;
         else gasnett_fatalerror("%s=\"%s\" is not yes or no", name, value);
     }
     gasnett_envstr_display(name, answer ? "YES" : "NO", value == NULL);
@@ -668,7 +688,7 @@ GASNETI_INLINE_WORDS double gasnett_getenv_dbl_withdefault(const char *name, dou
 GASNETI_INLINE_WORDS void *gasnett_malloc_aligned(size_t alignment, size_t bytes) {
     void *at = NULL;
     if (alignment < sizeof(void *)) alignment = sizeof(void *);
-    if (posix_memalign(&at, alignment, bytes ? bytes : 1) != 0)
+    if (gasneti_posix_memalign(&at, alignment, bytes ? bytes : 1) != 0)
         gasnett_fatalerror("cannot allocate %lu bytes", (unsigned long)bytes);
     return at;
 }
@@ -729,7 +749,7 @@ static void gasneti_trace_message(const char *format, ...) {
     va_list values;
     if (!gasneti_trace_enabled('H')) return;
     va_start(values, format);
-    vsnprintf(text, sizeof text, format, values);
+    gasneti_vsnprintf(text, sizeof text, format, values);
     va_end(values);
     gasneti_trace_text(text, 0);
 }
@@ -738,7 +758,7 @@ static void gasneti_trace_message_always(const char *format, ...) {
     char text[1024];
     va_list values;
     va_start(values, format);
-    vsnprintf(text, sizeof text, format, values);
+    gasneti_vsnprintf(text, sizeof text, format, values);
     va_end(values);
     gasneti_trace_text(text, 1);
 }
@@ -747,7 +767,7 @@ static void gasneti_stats_message(const char *format, ...) {
     char text[1024];
     va_list values;
     va_start(values, format);
-    vsnprintf(text, sizeof text, format, values);
+    gasneti_vsnprintf(text, sizeof text, format, values);
     va_end(values);
     gasneti_stats_text(text);
 }

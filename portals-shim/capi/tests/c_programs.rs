@@ -158,6 +158,58 @@ fn the_bridging_blocks_of_programs_compile() {
     }
 }
 
+/// Every header, and what of `portals3.h` is more than a declaration.
+const HEADERS: &str = "#include <portals3.h>\n#include <portals/portals3.h>\n#include <portals/nal.h>\n\
+    #include <p3api/debug.h>\n#include <p3/debug.h>\n#include <p3nal_utcp.h>\n#include <p3nal_ibng.h>\n\
+    #include <p3nal_tcp.h>\n#include <p3rt/p3rt.h>\n#include <p3utils.h>\n#include <cnos_mpi_os.h>\n\
+    int entry(ptl_handle_ni_t, ptl_process_id_t);\n\
+    int entry(ptl_handle_ni_t ni, ptl_process_id_t any) {\n\
+    return PtlACEntry(ni, 0, any, PTL_UID_ANY, PTL_JID_ANY, 4) + PtlACEntry(ni, 0, any, PTL_UID_ANY, 4); }\n";
+
+/// Says what a compiler makes of a text, which nothing is linked with.
+fn checked(compiler: &str, flags: &[&str], name: &str, lines: &str) -> Output {
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&source, lines).unwrap();
+    Command::new(compiler)
+        .args(flags)
+        .args(["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"])
+        .arg("-I")
+        .arg(places().root.join("portals-shim/include"))
+        .arg(&source)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_headers_keep_to_the_standards() {
+    let c = ["c90", "gnu90", "c99", "gnu99", "c11"].as_slice();
+    let cxx = &["c++98", "c++11", "c++17", "c++20"];
+    for (by, name, standards) in [("cc", "headers.c", c), ("c++", "headers.cc", cxx)] {
+        if !compiler(by) {
+            continue;
+        }
+        for standard in standards {
+            let output = checked(by, &[&format!("-std={standard}")], name, HEADERS);
+            assert!(output.status.success(), "{standard}: {}", text(&output));
+        }
+    }
+}
+
+/// Said before the system's headers are looked for, of which there may be none.
+#[test]
+fn a_program_with_shorter_addresses_is_refused() {
+    if compiler("cc") {
+        let flags = ["-U__LP64__", "-nostdinc"];
+        let output = checked("cc", &flags, "short.c", "#include <portals3.h>\n");
+        let said = text(&output);
+        assert!(!output.status.success());
+        assert!(
+            said.contains("only programs with 64-bit addresses"),
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn two_ranks_put_get_and_swap() {
     if compiler("cc") {

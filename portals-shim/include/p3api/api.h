@@ -77,18 +77,33 @@ int PtlEQPoll(ptl_handle_eq_t *eq_handles, int size, ptl_time_t timeout, ptl_eve
 /* Access control. */
 int PtlACEntry(ptl_handle_ni_t ni_handle, ptl_ac_index_t ac_index, ptl_process_id_t match_id,
 	       ptl_uid_t user_id, ptl_jid_t job_id, ptl_pt_index_t pt_index);
-/* The form of Portals 3.2, without the job: five arguments mean any job. */
+/* The form of Portals 3.2, without the job: five arguments mean any job. C++98 has no macros of a variable number of
+ * arguments, and C90 has them as an extension. */
 static __inline__ int PtlACEntry32(ptl_handle_ni_t ni_handle, ptl_ac_index_t ac_index,
 				   ptl_process_id_t match_id, ptl_uid_t user_id,
 				   ptl_pt_index_t pt_index)
 {
 	return PtlACEntry(ni_handle, ac_index, match_id, user_id, PTL_JID_ANY, pt_index);
 }
+#if defined(__cplusplus) && __cplusplus < 201103L
+extern "C++" {
+static __inline__ int PtlACEntry(ptl_handle_ni_t ni_handle, ptl_ac_index_t ac_index,
+				 ptl_process_id_t match_id, ptl_uid_t user_id,
+				 ptl_pt_index_t pt_index)
+{
+	return PtlACEntry32(ni_handle, ac_index, match_id, user_id, pt_index);
+}
+}
+#else
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wvariadic-macros"
 #define PORTOLAN_AC_FORM(a, b, c, d, e, f, g, h, i, form, ...) form
 #define PtlACEntry(...)                                                                            \
 	PORTOLAN_AC_FORM(__VA_ARGS__, PtlACEntry, PtlACEntry, PtlACEntry, PtlACEntry,              \
 			 PtlACEntry32, PtlACEntry, PtlACEntry, PtlACEntry, PtlACEntry, 0)          \
 	(__VA_ARGS__)
+#pragma GCC diagnostic pop
+#endif
 
 /* Data movement. */
 int PtlPut(ptl_handle_md_t md_handle, ptl_ack_req_t ack_req, ptl_process_id_t target_id,

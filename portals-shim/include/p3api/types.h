@@ -2,6 +2,11 @@
 #ifndef PORTOLAN_P3API_TYPES_H
 #define PORTOLAN_P3API_TYPES_H
 
+/* Before the system's headers, which a machine may not have for another size. */
+#ifndef __LP64__
+#error "only programs with 64-bit addresses are supported"
+#endif
+
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>

@@ -67,48 +67,88 @@ fn the_programs_call_everything_that_the_headers_offer() {
     assert!(all > 300, "{all}");
 }
 
-/// The headers alone, strictly by the standards: warnings are errors, extensions that a header hides behind
-/// `__extension__` or attributes are not warned about. Programs may have defined `free` as something else before.
-#[test]
-fn the_headers_are_strict_cxx() {
-    if !compiler("g++") {
-        return;
-    }
-    let p = places();
-    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gasnet_headers.cc");
-    let lines = "#include <stdlib.h>\n#define free no_such_function\n#include <gasnet.h>\n#include <gasnet_tools.h>\n#include <gasnet_vis.h>\n\
-                #include <gasnet_coll.h>\nint main(int c, char **v) { return gasnet_init(&c, &v); }\n";
-    std::fs::write(&source, lines).unwrap();
-    for standard in ["-std=c++98", "-std=c++17", "-std=c++20"] {
-        for define in [
-            "-DGASNET_SEQ",
-            "-DGASNET_PAR",
-            "-DGASNET_SEQ -DGASNET_DEBUG",
-            "-DGASNET_SEQ -DGASNET_SEGMENT_LARGE",
-            "-DGASNET_PAR -DGASNET_SEGMENT_EVERYTHING",
-        ] {
-            let output = Command::new("g++")
-                .args([
-                    standard,
-                    "-Wall",
-                    "-Wextra",
-                    "-pedantic",
-                    "-Werror",
-                    "-Wno-long-long",
-                ])
-                .args(["-fsyntax-only", "-I"])
-                .arg(p.prefix.join("include/portals-conduit"))
-                .args(define.split(' '))
-                .arg(&source)
-                .output()
-                .unwrap();
-            assert!(
-                output.status.success(),
-                "{standard} {define}: {}",
-                text(&output)
-            );
+/// What a program of C or C++ has of the headers when it keeps to a standard.
+const HEADERS: &str = "#include <stdlib.h>\n#define free no_such_function\n#include <gasnet.h>\n#include <gasnet_tools.h>\n\
+    #include <gasnet_vis.h>\n#include <gasnet_coll.h>\nint main(int c, char **v) { return gasnet_init(&c, &v); }\n";
+/// A program of tools alone.
+const TOOLS: &str =
+    "#include <gasnet_tools.h>\nint main(void) { return gasnett_ticks_now() == 0; }\n";
+
+/// Compiles these texts by each standard with each of these definitions: warnings are errors, extensions that a header hides
+/// behind `__extension__` or attributes are not warned about.
+fn compiles_strictly(compiler: &str, ending: &str, standards: &[&str]) {
+    for (name, lines) in [("gasnet_headers", HEADERS), ("gasnet_tools_alone", TOOLS)] {
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{ending}"));
+        std::fs::write(&source, lines).unwrap();
+        for standard in standards {
+            for define in [
+                "-DGASNET_SEQ",
+                "-DGASNET_PAR",
+                "-DGASNET_SEQ -DGASNET_DEBUG",
+                "-DGASNET_SEQ -DGASNET_SEGMENT_LARGE",
+                "-DGASNET_PAR -DGASNET_SEGMENT_EVERYTHING",
+            ] {
+                let output = Command::new(compiler)
+                    .arg(format!("-std={standard}"))
+                    .args(["-Wall", "-Wextra", "-pedantic", "-Werror"])
+                    .args(["-fsyntax-only", "-I"])
+                    .arg(places().prefix.join("include/portals-conduit"))
+                    .args(define.split(' '))
+                    .arg(&source)
+                    .output()
+                    .unwrap();
+                let said = text(&output);
+                assert!(
+                    output.status.success(),
+                    "{name} {standard} {define}: {said}"
+                );
+            }
         }
     }
+}
+
+/// Programs may have defined `free` as something else before.
+#[test]
+fn the_headers_are_strict_cxx() {
+    if compiler("g++") {
+        compiles_strictly("g++", "cc", &["c++98", "c++17", "c++20"]);
+    }
+}
+
+/// The system's headers hide what is not ISO C from such a program.
+#[test]
+fn the_headers_are_strict_c() {
+    if compiler("cc") {
+        compiles_strictly("cc", "c", &["c90", "gnu90", "c99", "c11", "gnu11"]);
+    }
+}
+
+/// Said before the system's headers are looked for, of which there may be none.
+#[test]
+fn a_program_with_shorter_addresses_is_refused() {
+    if !compiler("cc") {
+        return;
+    }
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gasnet_short.c");
+    std::fs::write(&source, "#include <gasnet.h>\n").unwrap();
+    let output = Command::new("cc")
+        .args([
+            "-DGASNET_SEQ",
+            "-U__LP64__",
+            "-nostdinc",
+            "-fsyntax-only",
+            "-I",
+        ])
+        .arg(places().prefix.join("include/portals-conduit"))
+        .arg(&source)
+        .output()
+        .unwrap();
+    let said = text(&output);
+    assert!(!output.status.success());
+    assert!(
+        said.contains("only programs with 64-bit addresses"),
+        "{said}"
+    );
 }
 
 /// What programs find by `gasnet.h` alone, as by GASNet's.
