@@ -284,6 +284,12 @@ impl Ops {
         }
     }
 
+    /// Whether an explicit operation has this key that was not found complete yet.
+    pub(crate) fn is_open(&self, key: Key) -> bool {
+        let slot = self.slots.get(usize::from(key.index));
+        slot.is_some_and(|s| s.used && s.generation == key.generation && !s.base)
+    }
+
     /// Whether no implicit put (or get) outside access regions is under way.
     pub(crate) fn implicit_done(&self, puts: bool, gets: bool) -> bool {
         self.base_done(self.base(), puts, gets)

@@ -19,6 +19,8 @@ static void ask(gasnet_token_t token)
 {
 	kept = token;
 	REFUSED(gasnet_AMReplyShort(token, TELL, 17));
+	REFUSED(gasnet_AMReplyShort0(token, 2));
+	REFUSED(gasnet_AMReplyMedium0(token, PAYLOAD, source, SIZE_MAX));
 	REFUSED(gasnet_AMReplyMedium0(token, PAYLOAD, much, gasnet_AMMaxMedium() + 1));
 	REFUSED(gasnet_AMReplyLong0(token, PAYLOAD, much, gasnet_AMMaxLongReply() + 1, source));
 	REFUSED(gasnet_AMReplyLong0(token, PAYLOAD, source, 1, source));
@@ -57,6 +59,12 @@ static void refused(char *start, char *end)
 {
 	REFUSED(gasnet_AMRequestShort(1, ASK, 17));
 	REFUSED(gasnet_AMRequestMedium0(1, PAYLOAD, much, gasnet_AMMaxMedium() + 1));
+	REFUSED(gasnet_AMRequestMedium0(1, PAYLOAD, source, SIZE_MAX));
+	REFUSED(gasnet_AMRequestMedium0(0, PAYLOAD, source, SIZE_MAX / 2 + 1));
+	REFUSED(gasnet_AMRequestLong0(1, PAYLOAD, source, SIZE_MAX, start));
+	REFUSED(gasnet_AMRequestShort(1, 64, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+	REFUSED(gasnet_AMRequestMedium0(1, 127, source, 8));
+	REFUSED(gasnet_AMRequestLongAsync0(1, 0, source, 8, start));
 	REFUSED(gasnet_AMRequestLong0(1, PAYLOAD, much, gasnet_AMMaxLongRequest() + 1, start));
 	REFUSED(gasnet_AMRequestLongAsync0(1, PAYLOAD, much, gasnet_AMMaxLongRequest() + 1, start));
 	REFUSED(gasnet_AMRequestLong0(1, PAYLOAD, source, 2, end - 1));

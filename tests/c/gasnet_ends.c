@@ -80,6 +80,28 @@ static void wrong_operations(const char *how, char *there)
 		gasnet_barrier_notify(0, GASNET_BARRIERFLAG_ANONYMOUS);
 		gasnet_barrier_notify(0, GASNET_BARRIERFLAG_ANONYMOUS); /* notified again */
 	}
+	if (strcmp(how, "region-puts") == 0) {
+		gasnet_begin_nbi_accessregion();
+		gasnet_wait_syncnbi_puts(); /* of a region */
+	}
+	if (strcmp(how, "region-all") == 0) {
+		gasnet_begin_nbi_accessregion();
+		gasnet_try_syncnbi_all(); /* of both */
+	}
+	if (strcmp(how, "handle-twice") == 0) {
+		gasnet_handle_t handle;
+
+		gasnet_begin_nbi_accessregion();
+		handle = gasnet_end_nbi_accessregion();
+		gasnet_wait_syncnb(handle);
+		gasnet_wait_syncnb(handle); /* once more */
+	}
+	if (strcmp(how, "handle-none") == 0) gasnet_try_syncnb((gasnet_handle_t)(uintptr_t)4711);
+	if (strcmp(how, "handles-none") == 0) {
+		gasnet_handle_t handles[] = { GASNET_INVALID_HANDLE, (gasnet_handle_t)(uintptr_t)4711 };
+
+		gasnet_wait_syncnb_some(handles, 2);
+	}
 	if (strcmp(how, "value-length") == 0) gasnet_put_val(1, there, 0, 9);
 	if (strcmp(how, "value-nothing") == 0) gasnet_get_val(1, there, 0);
 	if (strcmp(how, "value-twice") == 0) {
@@ -95,6 +117,12 @@ static void wrong_operations(const char *how, char *there)
 		four.len = 5;
 		gasnet_putv_bulk(1, 1, &five, 1, &four); /* five of five */
 	}
+	if (strcmp(how, "vector-lengths") == 0) {
+		gasnet_memvec_t here_too[] = { { here, SIZE_MAX }, { here, 1 } };
+		gasnet_memvec_t there_too[] = { { there, SIZE_MAX }, { there, 1 } };
+
+		gasnet_putv_bulk(1, 2, there_too, 2, here_too);
+	}
 	if (strcmp(how, "strided-range") == 0) {
 		size_t count[2] = { 8, 100000 };
 
@@ -105,6 +133,25 @@ static void wrong_operations(const char *how, char *there)
 	if (strcmp(how, "coll-function") == 0)
 		gasnet_coll_reduce(GASNET_TEAM_ALL, 0, own, own, 0, 0, 4, 1, 7, 0, GASNET_COLL_LOCAL);
 	if (strcmp(how, "coll-team") == 0) gasnet_coll_team_size((gasnet_team_handle_t)(uintptr_t)99);
+	if (strcmp(how, "coll-length") == 0)
+		gasnet_coll_gather_all(GASNET_TEAM_ALL, own, own, SIZE_MAX / 2 + 1, GASNET_COLL_LOCAL);
+	if (strcmp(how, "coll-blocks") == 0)
+		gasnet_coll_exchange_nb(GASNET_TEAM_ALL, own, own, SIZE_MAX / 2 + 2, GASNET_COLL_LOCAL);
+	if (strcmp(how, "coll-source") == 0)
+		gasnet_coll_broadcast(GASNET_TEAM_ALL, own, 0, NULL, 4, GASNET_COLL_LOCAL);
+	if (strcmp(how, "coll-target") == 0)
+		gasnet_coll_gather(GASNET_TEAM_ALL, 0, NULL, own, 4, GASNET_COLL_LOCAL);
+	if (strcmp(how, "coll-handle") == 0) gasnet_coll_wait_sync((gasnet_coll_handle_t)(uintptr_t)4711);
+	if (strcmp(how, "coll-handles") == 0) {
+		gasnet_coll_handle_t handles[] = { (gasnet_coll_handle_t)(uintptr_t)4712 };
+
+		gasnet_coll_wait_sync_all(handles, 1);
+	}
+	if (strcmp(how, "coll-images") == 0) {
+		gasnet_image_t images[] = { 1u << 31, 1u << 31 };
+
+		gasnet_coll_init(images, 0, NULL, 0, 0);
+	}
 	if (strcmp(how, "coll-wait") == 0) gasnet_coll_barrier_wait(GASNET_TEAM_ALL, 0, 0);
 }
 

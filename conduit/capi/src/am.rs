@@ -8,7 +8,7 @@
 //! The header turns a call with any number of arguments into one with an array. A handler is a C function of as many
 //! arguments as the message has: the two sides agree on that by convention, as GASNet has it.
 
-use conduit::{AmError, MAX_ARGS, Payload, SegInfo, Token, hsl};
+use conduit::{AmError, FIRST_HANDLER, MAX_ARGS, Payload, SegInfo, Token, hsl};
 use std::ffi::{c_int, c_void};
 
 use crate::job::{BAD_ARG, NOT_INIT, OK};
@@ -177,8 +177,15 @@ fn code(call: &str, result: Result<(), AmError>) -> c_int {
     }
 }
 
-/// The arguments of a message, or what is wrong with them.
-fn arguments(count: Count<c_int>, args: Array<i32>) -> Result<Elements<i32>, &'static str> {
+/// The arguments of a message to a handler, or what is wrong with them. The lower indexes are those of handlers of the library.
+fn arguments(
+    handler: u8,
+    count: Count<c_int>,
+    args: Array<i32>,
+) -> Result<Elements<i32>, &'static str> {
+    if handler < FIRST_HANDLER {
+        return Err("the handler index is not 128 to 255");
+    }
     match count.checked().filter(|c| c.get() <= MAX_ARGS) {
         None => Err("the number of arguments is not 0 to 16"),
         Some(count) if count.get() > 0 && args.is_null() => Err("no arguments"),
@@ -188,14 +195,18 @@ fn arguments(count: Count<c_int>, args: Array<i32>) -> Result<Elements<i32>, &'s
 
 /// The arguments of a message with a payload, and its payload, or what is wrong with them.
 fn contents(
+    handler: u8,
     (count, args): (Count<c_int>, Array<i32>),
     (source, len): (Source, Count),
 ) -> Result<(Elements<i32>, Outgoing), &'static str> {
     let payload = source.of(len);
+    if payload.len() > isize::MAX as usize {
+        return Err("nbytes too large");
+    }
     if payload.len() > 0 && payload.is_null() {
         return Err("no payload");
     }
-    Ok((arguments(count, args)?, payload))
+    Ok((arguments(handler, count, args)?, payload))
 }
 
 /// Sends a request of these contents.
@@ -258,7 +269,7 @@ pub extern "C" fn gasneti_AMRequestShort(
     count: Count<c_int>,
     args: Array<i32>,
 ) -> c_int {
-    let args = arguments(count, args);
+    let args = arguments(handler, count, args);
     request("gasnet_AMRequestShort", args, |e, args| {
         e.am_request_short(node, handler, args.as_slice())
     })
@@ -274,7 +285,7 @@ pub extern "C" fn gasneti_AMRequestMedium(
     count: Count<c_int>,
     args: Array<i32>,
 ) -> c_int {
-    let contents = contents((count, args), (source, len));
+    let contents = contents(handler, (count, args), (source, len));
     request("gasnet_AMRequestMedium", contents, |e, (args, payload)| {
         e.am_request_medium(node, handler, payload.bytes(), args.as_slice())
     })
@@ -301,7 +312,7 @@ fn long(
     args: Array<i32>,
     sync: bool,
 ) -> c_int {
-    let contents = contents((count, args), (source, len));
+    let contents = contents(handler, (count, args), (source, len));
     let dest = dest.address();
     request(call, contents, |e, (args, payload)| {
         let args = args.as_slice();
@@ -355,7 +366,7 @@ pub extern "C" fn gasneti_AMReplyShort(
     count: Count<c_int>,
     args: Array<i32>,
 ) -> c_int {
-    let args = arguments(count, args);
+    let args = arguments(handler, count, args);
     reply("gasnet_AMReplyShort", token, args, |t, args| {
         t.reply_short(handler, args.as_slice())
     })
@@ -371,7 +382,7 @@ pub extern "C" fn gasneti_AMReplyMedium(
     count: Count<c_int>,
     args: Array<i32>,
 ) -> c_int {
-    let contents = contents((count, args), (source, len));
+    let contents = contents(handler, (count, args), (source, len));
     reply(
         "gasnet_AMReplyMedium",
         token,
@@ -391,7 +402,7 @@ pub extern "C" fn gasneti_AMReplyLong(
     count: Count<c_int>,
     args: Array<i32>,
 ) -> c_int {
-    let contents = contents((count, args), (source, len));
+    let contents = contents(handler, (count, args), (source, len));
     let dest = dest.address();
     reply(
         "gasnet_AMReplyLong",

@@ -33,9 +33,26 @@ fn handle(raw: *mut c_void) -> Handle {
     Handle::from_raw(raw.addr() as u64)
 }
 
+/// In debug builds, that a handle is one of an operation.
+fn named(call: &str, raw: *mut c_void) {
+    if state::checked() && !raw.is_null() && !state::attached(call, |c| c.is_open(&handle(raw))) {
+        state::fatal(&format!(
+            "{call}: {raw:p} is not the handle of an operation, or was synchronised before"
+        ));
+    }
+}
+
+/// That no access region is open, of whose operations the call would say nothing.
+fn outside_of_region(call: &str, conduit: &Conduit) {
+    if conduit.in_nbi_region() {
+        state::fatal(&format!("{call} within an nbi access region"));
+    }
+}
+
 /// `gasnet_wait_syncnb`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_wait_syncnb(raw: *mut c_void) {
+    named("gasnet_wait_syncnb", raw);
     let since = trace::start();
     wait_handle("gasnet_wait_syncnb", handle(raw));
     trace::waited("WAIT_SYNCNB", since);
@@ -44,6 +61,7 @@ pub extern "C" fn gasnet_wait_syncnb(raw: *mut c_void) {
 /// `gasnet_try_syncnb`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_try_syncnb(raw: *mut c_void) -> c_int {
+    named("gasnet_try_syncnb", raw);
     let done = raw.is_null()
         || state::attached("gasnet_try_syncnb", |c| {
             poll(c) && c.check_sync(handle(raw)).is_ok()
@@ -55,6 +73,7 @@ pub extern "C" fn gasnet_try_syncnb(raw: *mut c_void) -> c_int {
 /// `gasnet_try_syncnb_nopoll`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gasnet_try_syncnb_nopoll(raw: *mut c_void) -> c_int {
+    named("gasnet_try_syncnb_nopoll", raw);
     let done = raw.is_null()
         || state::attached("gasnet_try_syncnb_nopoll", |c| {
             c.check_sync(handle(raw)).is_ok()
@@ -82,6 +101,17 @@ impl Looked {
 
 /// Handles of the caller.
 type Handles = ElementsMut<*mut c_void>;
+
+/// The handles that a call names.
+fn given(call: &str, handles: ArrayMut<*mut c_void>, count: Count) -> Handles {
+    let handles = state::given(call, handles.given(count));
+    if state::checked() {
+        for raw in (0..handles.len()).filter_map(|i| handles.get(i)) {
+            named(call, raw);
+        }
+    }
+    handles
+}
 
 /// Replaces the handles of complete operations by `GASNET_INVALID_HANDLE`.
 fn look(conduit: &Conduit, handles: &Handles) -> Looked {
@@ -129,7 +159,7 @@ macro_rules! arrays {
         #[unsafe(no_mangle)]
         pub extern "C" fn $wait(handles: ArrayMut<*mut c_void>, count: Count) {
             let since = trace::start();
-            let mut handles = state::given(stringify!($wait), handles.given(count));
+            let mut handles = given(stringify!($wait), handles, count);
             state::wait(stringify!($wait), |c| $enough(c, &mut handles));
             trace::waited($waited, since);
         }
@@ -137,7 +167,7 @@ macro_rules! arrays {
         #[doc = concat!("`", stringify!($try), "`.")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $try(handles: ArrayMut<*mut c_void>, count: Count) -> c_int {
-            let handles = state::given(stringify!($try), handles.given(count));
+            let handles = given(stringify!($try), handles, count);
             let done = state::attached(stringify!($try), |c| {
                 poll(c);
                 look(c, &handles).$enough()
@@ -169,7 +199,10 @@ macro_rules! implicit {
         #[unsafe(no_mangle)]
         pub extern "C" fn $wait() {
             let since = trace::start();
-            state::wait(stringify!($wait), |c| c.check_nbi($puts, $gets));
+            state::wait(stringify!($wait), |c| {
+                outside_of_region(stringify!($wait), c);
+                c.check_nbi($puts, $gets)
+            });
             trace::waited($waited, since);
         }
 
@@ -179,6 +212,7 @@ macro_rules! implicit {
             let done = state::attached(stringify!($try), |c| {
                 poll(c);
                 state::count_own(c);
+                outside_of_region(stringify!($try), c);
                 c.check_nbi($puts, $gets)
             });
             trace::tried($tried, done);

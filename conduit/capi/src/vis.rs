@@ -109,7 +109,7 @@ impl Iterator for Pairs {
         let len = self.remote.left.min(self.local.left);
         let found = piece(self.remote.addr, self.local.addr, len);
         for c in [&mut self.remote, &mut self.local] {
-            c.addr += len;
+            c.addr = c.addr.wrapping_add(len);
             c.left -= len;
         }
         Some(found)
@@ -216,7 +216,9 @@ fn start(
         How::Implicit => Counted::Implicit,
         _ => Counted::Explicit,
     };
-    trace::call(call, || pieces.clone().map(|p| p.len).sum());
+    trace::call(call, || {
+        pieces.clone().map(|p| p.len).fold(0, usize::saturating_add)
+    });
     let given = |p: Piece| p.remote != 0 && !p.local.is_null();
     if rma::is_own(node) && pieces.clone().all(given) {
         for p in pieces {

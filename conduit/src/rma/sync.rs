@@ -112,6 +112,19 @@ impl Conduit {
         key.map(|k| Handle(Some(k))).ok_or(RmaError::AccessRegion)
     }
 
+    /// Whether an access region is open, whose operations no wait for implicit ones waits for.
+    #[inline]
+    pub fn in_nbi_region(&self) -> bool {
+        self.core.borrow().ops.in_region()
+    }
+
+    /// Whether nobody has synchronised with the operation yet. A number used twice, or made up, names none
+    /// ([`Handle::from_raw`]).
+    pub fn is_open(&self, handle: &Handle) -> bool {
+        let ops = &self.core.borrow().ops;
+        handle.0.is_some_and(|key| ops.is_open(key))
+    }
+
     /// Looks whether an operation is complete, without polling; `Err` gives the handle back.
     #[inline]
     pub fn check_sync(&self, handle: Handle) -> Result<(), Handle> {

@@ -92,6 +92,21 @@ fn root(call: &str, team: &Team, root: u32) -> usize {
     root as usize
 }
 
+/// What a call lends; null for some bytes, or more than an address space has, ends the process.
+fn lent(call: &str, buffer: Buffer, count: Count) -> Memory {
+    let memory = buffer.of(count);
+    memory.unwrap_or_else(|none| state::fatal(&format!("{call}: {none}")))
+}
+
+/// What a call lends where `needed`; others may name anything.
+fn lent_if(needed: bool, call: &str, buffer: Buffer, count: Count) -> Memory {
+    if needed {
+        lent(call, buffer, count)
+    } else {
+        Memory::NONE
+    }
+}
+
 fn start(call: &str, at: (Team, usize), flags: c_int, work: Work) -> u64 {
     let sync = (flags & IN_ALLSYNC != 0, flags & OUT_ALLSYNC != 0);
     crate::trace::call(call, || work.bytes());
@@ -133,8 +148,11 @@ macro_rules! collective {
         #[expect(clippy::allow_attributes, reason = "some of these have few arguments")]
         #[allow(clippy::too_many_arguments, reason = "those of the function of the specification")]
         pub extern "C" fn $blocking(team: *mut c_void, $($arg: $t,)* $flags: c_int) {
-            let id = $nb(team, $($arg,)* $flags);
-            wait(stringify!($blocking), id.addr() as u64);
+            let $call = stringify!($blocking);
+            let ($team, $me) = place($call, team.addr());
+            let work = $work;
+            let id = start($call, ($team, $me), $flags, work);
+            wait($call, id);
         }
     )* };
 }
@@ -146,30 +164,30 @@ macro_rules! rooted_and_not {
             $dst $bn $b(dst: Buffer, from: u32, src: Buffer, nbytes: Count) |call, team, me, flags| {
                 let root = root(call, &team, from);
                 let dst = own!($dst, dst, team, me, flags);
-                Work::Broadcast { root, src: src.of(nbytes), dst: dst.of(nbytes) }
+                Work::Broadcast { root, src: lent_if(root == me, call, src, nbytes), dst: lent(call, dst, nbytes) }
             };
             $dst $sn $s(dst: Buffer, from: u32, src: Buffer, nbytes: Count) |call, team, me, flags| {
                 let root = root(call, &team, from);
                 let dst = own!($dst, dst, team, me, flags);
-                let src = if root == me { src.of(nbytes.times(team.members.len())) } else { Memory::NONE };
-                Work::Scatter { root, src, dst: dst.of(nbytes) }
+                let src = lent_if(root == me, call, src, nbytes.times(team.members.len()));
+                Work::Scatter { root, src, dst: lent(call, dst, nbytes) }
             };
             $src $gn $g(to: u32, dst: Buffer, src: Buffer, nbytes: Count) |call, team, me, flags| {
                 let root = root(call, &team, to);
                 let src = own!($src, src, team, me, flags);
-                let dst = if root == me { dst.of(nbytes.times(team.members.len())) } else { Memory::NONE };
-                Work::Gather { root, src: src.of(nbytes), dst }
+                let dst = lent_if(root == me, call, dst, nbytes.times(team.members.len()));
+                Work::Gather { root, src: lent(call, src, nbytes), dst }
             };
             $src $an $a(dst: Buffer, src: Buffer, nbytes: Count) |call, team, me, flags| {
                 let dst = own!($dst, dst, team, me, flags);
                 let src = own!($src, src, team, me, flags);
-                Work::GatherAll { src: src.of(nbytes), dst: dst.of(nbytes.times(team.members.len())) }
+                Work::GatherAll { src: lent(call, src, nbytes), dst: lent(call, dst, nbytes.times(team.members.len())) }
             };
             $src $en $e(dst: Buffer, src: Buffer, nbytes: Count) |call, team, me, flags| {
                 let dst = own!($dst, dst, team, me, flags);
                 let src = own!($src, src, team, me, flags);
                 let all = nbytes.times(team.members.len());
-                Work::Exchange { src: src.of(all), dst: dst.of(all) }
+                Work::Exchange { src: lent(call, src, all), dst: lent(call, dst, all) }
             };
             $src $rn $r(
                 to: u32, dst: Buffer, src: Buffer, _block: usize, _offset: usize,
@@ -179,7 +197,7 @@ macro_rules! rooted_and_not {
                 let src = own!($src, src, team, me, flags);
                 let bytes = elem_size.times(elem_count);
                 let by = reduction(call, function, (elem_size.get(), elem_count), argument);
-                Work::Reduce { root, src: src.of(bytes), dst: dst.of(bytes), by }
+                Work::Reduce { root, src: lent(call, src, bytes), dst: lent_if(root == me, call, dst, bytes), by }
             };
             $src $cn $c(
                 dst: Buffer, _dst_block: usize, _dst_offset: usize, src: Buffer, _block: usize,
@@ -190,7 +208,7 @@ macro_rules! rooted_and_not {
                 let bytes = elem_size.times(elem_count);
                 let by = reduction(call, function, (elem_size.get(), elem_count), argument);
                 let inclusive = flags & INCLUSIVE_SCAN != 0;
-                Work::Scan { src: src.of(bytes), dst: dst.of(bytes), by, inclusive }
+                Work::Scan { src: lent(call, src, bytes), dst: lent(call, dst, bytes), by, inclusive }
             };
         }
     )* };
@@ -264,7 +282,11 @@ macro_rules! arrays {
         #[doc = concat!("`", stringify!($wait), "`.")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $wait(handles: ArrayMut<*mut c_void>, count: Count) {
-            while $try(handles, count) != OK {
+            loop {
+                let ($done, $left) = take(stringify!($wait), handles, count);
+                if $enough {
+                    return;
+                }
                 std::thread::yield_now();
             }
         }

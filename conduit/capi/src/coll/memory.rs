@@ -17,11 +17,18 @@ argument! {
 
 impl Buffer {
     /// The bytes.
-    pub(crate) fn of(self, count: Count) -> Memory {
-        Memory {
-            addr: self.0.cast(),
-            len: count.get(),
+    pub(crate) fn of(self, count: Count) -> Result<Memory, NoMemory> {
+        let len = count.get();
+        if len > isize::MAX as usize {
+            return Err(NoMemory::TooLong { len });
         }
+        if len > 0 && self.0.is_null() {
+            return Err(NoMemory::Null { len });
+        }
+        Ok(Memory {
+            addr: self.0.cast(),
+            len,
+        })
     }
 
     /// Element `index` of a list, that of an image; null of null.
@@ -32,6 +39,22 @@ impl Buffer {
         // SAFETY: a list has an element for each image: `new`.
         let list = unsafe { Elements::<Self>::new(self.0.cast_const().cast(), index + 1) };
         list.get(index).unwrap_or(self)
+    }
+}
+
+/// There is no memory of so many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoMemory {
+    Null { len: usize },
+    TooLong { len: usize },
+}
+
+impl std::fmt::Display for NoMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Null { len } => write!(f, "no local memory for {len} bytes"),
+            Self::TooLong { len } => write!(f, "no memory has {len} bytes"),
+        }
     }
 }
 
@@ -168,7 +191,7 @@ impl Reduction {
         Self::Ours(f)
     }
 
-    /// `left` and `right` combined; `left` where their sizes are not those that were promised.
+    /// `left` and `right` combined; `left` where their sizes are not those that were promised, or there are no bytes.
     pub(crate) fn apply(&self, left: &[u8], right: &[u8]) -> Vec<u8> {
         match *self {
             Self::Client {
@@ -180,7 +203,7 @@ impl Reduction {
             } => {
                 let mut result = left.to_vec();
                 let bytes = elem_size.saturating_mul(count);
-                if left.len() == bytes && right.len() == bytes {
+                if bytes > 0 && left.len() == bytes && right.len() == bytes {
                     let (to, l, r) = (result.as_mut_ptr(), left.as_ptr(), right.as_ptr());
                     // SAFETY: all three have `count` elements, as the lengths say; the function is one for them.
                     unsafe {

@@ -73,9 +73,10 @@ fn lock() -> MutexGuard<'static, State> {
 impl State {
     /// `counts`: images of each node; empty for one each.
     fn set_images(&mut self, counts: &[u32]) {
-        let mut first = vec![0];
+        let mut first = vec![0u32];
         for n in counts {
-            first.push(first[first.len() - 1] + n);
+            let next = first[first.len() - 1].checked_add(*n);
+            first.push(next.unwrap_or_else(|| state::fatal("gasnet_coll_init: too many images")));
         }
         let images = if counts.is_empty() {
             first.clear();
@@ -271,8 +272,19 @@ pub(crate) fn handlers() -> Vec<HandlerEntry> {
     })]
 }
 
+/// An operation that nobody has waited for; the process ends where there is none.
+fn known(call: &str, op: u64) {
+    let s = lock();
+    if !s.done.contains_key(&op) && s.ops.iter().all(|(id, _)| *id != op) {
+        state::fatal(&format!(
+            "{call}: not the handle of a collective operation, or synchronised before"
+        ));
+    }
+}
+
 /// Waits for an operation and takes its result.
 fn wait(call: &str, op: u64) -> BarrierName {
+    known(call, op);
     let since = trace::start();
     let mut found = None;
     state::wait(call, |_| {
@@ -285,6 +297,7 @@ fn wait(call: &str, op: u64) -> BarrierName {
 
 /// Polls; the result of an operation if it is complete.
 fn try_once(call: &str, op: u64) -> Option<BarrierName> {
+    known(call, op);
     state::attached(call, |c| {
         c.poll();
         progress(c);

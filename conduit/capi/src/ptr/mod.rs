@@ -85,9 +85,9 @@ impl Count<usize> {
         self.0
     }
 
-    /// So many for each of `n`, of an argument that has a part for each.
+    /// So many for each of `n`, of an argument that has a part for each; the largest number if there is none so large.
     pub(crate) fn times(self, n: usize) -> Self {
-        Self(self.0 * n)
+        Self(self.0.saturating_mul(n))
     }
 
     /// One more, of an argument that the call says has one more.

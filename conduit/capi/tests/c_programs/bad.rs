@@ -82,7 +82,27 @@ fn calls_that_are_refused_say_node_call_and_place() {
             "gasnet_AMRequestShort returns an error code: the number of arguments",
         ),
         (
-            "RequestMedium0(1, PAYLOAD",
+            "RequestShort(1, 64",
+            0,
+            "gasnet_AMRequestShort returns an error code: the handler index is not 128 to 255",
+        ),
+        (
+            "ReplyShort0(token, 2)",
+            1,
+            "gasnet_AMReplyShort returns an error code: the handler index is not 128 to 255",
+        ),
+        (
+            "RequestMedium0(1, PAYLOAD, source, SIZE_MAX",
+            0,
+            "gasnet_AMRequestMedium returns an error code: nbytes too large",
+        ),
+        (
+            "ReplyMedium0(token, PAYLOAD, source, SIZE_MAX",
+            1,
+            "gasnet_AMReplyMedium returns an error code: nbytes too large",
+        ),
+        (
+            "RequestMedium0(1, PAYLOAD, much",
             0,
             "gasnet_AMRequestMedium returns an error code: nbytes too large: 1985",
         ),
@@ -142,7 +162,7 @@ fn calls_that_are_refused_say_node_call_and_place() {
             "gasnet_AMRequestShort returns an error code: handlers may not send",
         ),
         (
-            "ReplyMedium0(token, PAYLOAD, source",
+            "ReplyMedium0(token, PAYLOAD, source, 1",
             1,
             "gasnet_AMReplyMedium returns an error code: this request has",
         ),

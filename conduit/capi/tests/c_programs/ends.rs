@@ -143,6 +143,31 @@ fn wrong_locks_operations_and_collectives_say_call_and_place() {
             "notified again",
         ),
         (
+            "region-puts",
+            "gasnet_wait_syncnbi_puts within an nbi access region",
+            "of a region",
+        ),
+        (
+            "region-all",
+            "gasnet_try_syncnbi_all within an nbi access region",
+            "of both",
+        ),
+        (
+            "handle-twice",
+            "is not the handle of an operation, or was synchronised before",
+            "once more",
+        ),
+        (
+            "handle-none",
+            "gasnet_try_syncnb: 0x1267 is not the handle of an operation",
+            "\"handle-none\"",
+        ),
+        (
+            "handles-none",
+            "gasnet_wait_syncnb_some: 0x1267 is not the handle of an operation",
+            "syncnb_some(handles, 2)",
+        ),
+        (
             "value-length",
             "gasnet_put_val: 9 bytes are not 1 to 8",
             "\"value-length\"",
@@ -176,6 +201,46 @@ fn wrong_locks_operations_and_collectives_say_call_and_place() {
             "strided-range",
             "gasnet_gets_bulk: 8 bytes at",
             "there, strides, count, 1)",
+        ),
+        (
+            "vector-lengths",
+            "gasnet_putv_bulk: 18446744073709551615 bytes at",
+            "there_too, 2",
+        ),
+        (
+            "coll-length",
+            "gasnet_coll_gather_all: no memory has 9223372036854775808 bytes",
+            "SIZE_MAX / 2 + 1",
+        ),
+        (
+            "coll-blocks",
+            "gasnet_coll_exchange_nb: no memory has 18446744073709551615 bytes",
+            "SIZE_MAX / 2 + 2",
+        ),
+        (
+            "coll-source",
+            "gasnet_coll_broadcast: no local memory for 4 bytes",
+            "own, 0, NULL, 4",
+        ),
+        (
+            "coll-target",
+            "gasnet_coll_gather: no local memory for 8 bytes",
+            "0, NULL, own, 4",
+        ),
+        (
+            "coll-handle",
+            "gasnet_coll_wait_sync: not the handle of a collective operation",
+            "\"coll-handle\"",
+        ),
+        (
+            "coll-handles",
+            "gasnet_coll_wait_sync_all: not the handle of a collective operation",
+            "coll_wait_sync_all(handles, 1)",
+        ),
+        (
+            "coll-images",
+            "gasnet_coll_init: too many images",
+            "gasnet_coll_init(images, 0",
         ),
         ("coll-root", "image 2 of 2", "GASNET_TEAM_ALL, own, 2"),
         ("coll-function", "function 7 is not registered", "1, 7, 0"),
