@@ -14,6 +14,7 @@
 //! | `open.rs` | device, queue pairs, the exchange of addresses |
 //! | `send.rs` | the path of an outgoing message |
 //! | `receive.rs` | what arrives |
+//! | `landings.rs` | where the rest of messages goes, and how much of a peer is waited for |
 //! | `words.rs` | what a fabric that has connections too is told |
 //! | this one | progress, time, peers that are gone, the close |
 //!
@@ -29,6 +30,7 @@
 //! * Every operation on a peer that is gone **ends**, with a failure where it is not known to have succeeded.
 //! * The time that is told to `rd` is read when something is sent or arrives, and otherwise in every 16th poll.
 
+mod landings;
 mod open;
 mod receive;
 mod send;
@@ -48,12 +50,13 @@ use fabric_api::expected::Expected;
 use fabric_api::nal::{Armed, Attendance, LOOKS, Look, Nal, Schedule, Waiter};
 use fabric_api::place::Placement;
 use host::awake::{Awake, Clock};
+use landings::Landings;
 use portals_core::{Body, Header, Ni, NiFail, OpId, ProcessId, Segments, Transmit};
-use receive::{Landing, Surplus};
+use receive::Surplus;
 use send::Payload;
 use slab::Slab;
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use verbs_backend::rd::{Channel, Endpoint, Event as Happened, PeerId, Received, Time};
@@ -83,10 +86,7 @@ struct Peer {
     frames_sent: u32,
     /// Requests that wait for an answer, and the numbers of their frames.
     expected: Expected,
-    /// The last landing that was opened, and others.
-    landings: BTreeMap<u32, Landing>,
-    /// How many of them are for data that nobody wants.
-    surplus: usize,
+    landings: Landings,
     /// It has closed in good order, as was found out elsewhere.
     left: bool,
     /// Words of the peer that nobody has looked at.
@@ -204,8 +204,7 @@ impl DatagramNal {
                 who: contact.who,
                 frames_sent: 0,
                 expected: Expected::default(),
-                landings: BTreeMap::new(),
-                surplus: 0,
+                landings: Landings::default(),
                 left: false,
                 words: 0,
             });
@@ -458,12 +457,11 @@ impl DatagramNal {
             // What it has acked has had its effect.
             expected.forget_up_to(peer.frames_sent.wrapping_sub(unacked));
         }
-        peer.surplus = 0;
-        let landings = std::mem::take(&mut peer.landings);
+        let landings = peer.landings.take();
         for request in expected.into_requests() {
             delivery::fail_answer(ni, &request);
         }
-        for op in landings.into_values().filter_map(|l| l.op) {
+        for op in landings {
             ni.deposit_end(op, NiFail::FAIL);
         }
         self.note(News::Gone { rank, said });
@@ -691,7 +689,7 @@ impl Nal for DatagramNal {
             if !self.attend(ni) {
                 std::thread::yield_now();
             }
-            let left = self.peers.iter().map(|p| p.surplus).sum();
+            let left = self.peers.iter().map(|p| p.landings.unwanted()).sum();
             if self.rd.is_idle() && surplus.is_over(left, self.rd.stats().put_receives) {
                 break;
             }

@@ -1,30 +1,15 @@
 //! What arrives: frames, which are matched, and the rest of their data.
 
+use super::landings::{Landing, Refused};
 use super::{After, DatagramNal, Long, PeerId};
 use crate::frame::{self, Body as Frame, Ends};
 use crate::trusted::MEMORY;
 use host::awake::Awake;
-use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId, Segments};
+use portals_core::{Body, Header, Incoming, Ni, NiFail, OpId};
 use std::time::Duration;
 
-/// Messages of a peer whose unwanted data is waited for; of more it is dropped when it comes.
-const UNWANTED: usize = 256;
-/// Landings of a peer that are open besides those: it announces one when the data of the one before has left, of requests and of
-/// answers.
-const LANDINGS: usize = UNWANTED + 16;
 /// How long a close waits for the next piece of data that nobody wants.
 const SURPLUS: Duration = Duration::from_millis(300);
-
-/// Where the rest of a message goes.
-#[derive(Debug)]
-pub(super) struct Landing {
-    /// What ends with it; nothing, if the rest is not wanted.
-    pub(super) op: Option<OpId>,
-    segments: Segments,
-    /// Bytes that came with the header, and bytes that the match takes in all.
-    first: u64,
-    keep: u64,
-}
 
 impl DatagramNal {
     /// Takes one frame. What cannot be read is counted and dropped.
@@ -73,19 +58,21 @@ impl DatagramNal {
                 if rest == 0 {
                     return self.deposited(ni, id, d.op, 0);
                 }
-                if self.announces_too_much(id) {
-                    ni.deposit_end(d.op, NiFail::FAIL);
-                    return self.rd.remove(id);
-                }
-                self.rd.open(id, landing, rest);
                 let landing_of = Landing {
                     op: Some(d.op),
                     segments: d.segments,
                     first: data.len() as u64,
                     keep: d.length,
                 };
-                if let Some(peer) = self.peers.get_mut(id.index()) {
-                    peer.landings.insert(landing, landing_of);
+                let Some(peer) = self.peers.get_mut(id.index()) else {
+                    return;
+                };
+                match peer.landings.open(landing, landing_of) {
+                    Ok(()) => self.rd.open(id, landing, rest),
+                    Err(refused) => {
+                        ni.deposit_end(d.op, NiFail::FAIL);
+                        self.give_up(id, refused);
+                    }
                 }
             }
             Incoming::Reply(r) => {
@@ -110,19 +97,12 @@ impl DatagramNal {
         }
     }
 
-    /// Whether a peer announces data and sends none of it.
-    fn announces_too_much(&mut self, id: PeerId) -> bool {
-        let peer = self.peers.get(id.index());
-        let rank = peer.filter(|peer| peer.landings.len() >= LANDINGS);
-        let Some(rank) = rank.map(|peer| peer.rank) else {
-            return false;
-        };
+    /// A peer breaks the protocol: nothing is taken from it any more.
+    fn give_up(&mut self, id: PeerId, why: Refused) {
         self.counters.bad_frames += 1;
-        tracing::error!(
-            peer = rank,
-            "peer given up: it announces data and sends none"
-        );
-        true
+        let peer = self.peers.get(id.index()).map(|peer| peer.rank);
+        tracing::error!(peer, "peer given up: {why}");
+        self.rd.remove(id);
     }
 
     /// An ack of a put whose data the datagrams' own acks have not ended yet: it waits, so that SEND_END comes first (rule 27).
@@ -152,17 +132,14 @@ impl DatagramNal {
     /// all has arrived, a farewell would tell it that the message had failed.
     fn expect_surplus(&mut self, id: PeerId, landing: u32, rest: u64) {
         let peer = self.peers.get_mut(id.index());
-        let Some(peer) = peer.filter(|p| rest > 0 && p.surplus < UNWANTED) else {
+        let Some(peer) = peer.filter(|_| rest > 0) else {
             return;
         };
-        let unwanted = Landing {
-            op: None,
-            segments: Segments::new(),
-            first: 0,
-            keep: 0,
-        };
-        peer.surplus += usize::from(peer.landings.insert(landing, unwanted).is_none());
-        self.rd.open(id, landing, rest);
+        match peer.landings.open_unwanted(landing) {
+            Ok(true) => self.rd.open(id, landing, rest),
+            Ok(false) => {}
+            Err(refused) => self.give_up(id, refused),
+        }
     }
 
     /// All of a message is in place; of a long one at this landing, else 0.
@@ -185,7 +162,7 @@ impl DatagramNal {
         let Some(peer) = self.peers.get_mut(id.index()) else {
             return;
         };
-        let Some(place) = peer.landings.get(&landing) else {
+        let Some(place) = peer.landings.get(landing) else {
             return;
         };
         let at = place.first + offset;
@@ -194,11 +171,8 @@ impl DatagramNal {
             let to = Self::segments_from(&place.segments, at);
             MEMORY.scatter(&to, &data[..keep]);
         }
-        if complete && let Some(place) = peer.landings.remove(&landing) {
-            match place.op {
-                Some(op) => self.deposited(ni, id, op, landing),
-                None => peer.surplus = peer.surplus.saturating_sub(1),
-            }
+        if complete && let Some(op) = peer.landings.finish(landing).and_then(|place| place.op) {
+            self.deposited(ni, id, op, landing);
         }
     }
 }
