@@ -10,6 +10,7 @@ use portals_core::{
 use portals_shim::MdMemory;
 use portals_shim::fabric::Opened;
 
+mod announces;
 mod auto;
 mod awaited;
 mod cm;

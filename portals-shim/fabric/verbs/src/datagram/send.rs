@@ -129,11 +129,11 @@ impl DatagramNal {
         }
     }
 
-    /// Sends an ack of the put to this landing, whether that is due or not.
+    /// Sends a header that names a landing, whether that is due or not: an ack of a put, or a put whose data stays away.
     #[cfg(test)]
-    pub(crate) fn say_acked(&mut self, rank: usize, ack: &Header, landing: u32) {
+    pub(crate) fn say_header(&mut self, rank: usize, header: &Header, landing: u32) {
         if let Some(peer) = self.meet(rank) {
-            self.send_bytes(peer, ack, &[], landing);
+            self.send_bytes(peer, header, &[], landing);
             self.flush();
         }
     }

@@ -11,7 +11,12 @@ use std::time::{Duration, Instant};
 const LEN: usize = 1 << 17;
 
 /// Ranks to which so many requests in a row are many, and that have so many connections.
-fn autos(ranks: u32, chatty: u32, connections: u32, patience: Duration) -> Option<Vec<Raw<Auto>>> {
+pub(super) fn autos(
+    ranks: u32,
+    chatty: u32,
+    connections: u32,
+    patience: Duration,
+) -> Option<Vec<Raw<Auto>>> {
     let device = device()?;
     let settings = Settings {
         chatty,
@@ -25,7 +30,7 @@ fn autos(ranks: u32, chatty: u32, connections: u32, patience: Duration) -> Optio
     ))
 }
 
-const SECONDS: Duration = Duration::from_secs(10);
+pub(super) const SECONDS: Duration = Duration::from_secs(10);
 
 fn channels(raw: &mut Raw<Auto>) -> Channels {
     match raw.library.execute(Call::Paths) {
@@ -330,7 +335,7 @@ fn device_an_ack_waits_for_the_end_of_its_put() {
         },
         ..raws[1].header(from, LOUD, 0, 0)
     };
-    raws[1].library.nal.datagrams().say_acked(0, &ack, 2);
+    raws[1].library.nal.datagrams().say_header(0, &ack, 2);
     let end = Instant::now() + SECONDS;
     while raws[0].library.nal.datagrams().acks_waiting() == 0 {
         assert!(Instant::now() < end, "the ack waits");
