@@ -23,6 +23,31 @@ struct Frame {
     outer: usize,
 }
 
+/// A function of the program runs. The process ends by name where it does not return: an exception of C++, or the end of its
+/// thread, would go through frames that have something to put back.
+pub(crate) struct Running(&'static str);
+
+impl Running {
+    /// `what` is the subject of a sentence.
+    pub(crate) fn begin(what: &'static str) -> Self {
+        Self(what)
+    }
+
+    /// It has returned.
+    pub(crate) fn returned(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let what = self.0;
+        state::fatal(&format!(
+            "{what} has not returned: it let an exception pass, or ended its thread"
+        ));
+    }
+}
+
 macro_rules! replace {
     ($_:literal, $with:ty) => {
         $with
@@ -38,7 +63,7 @@ macro_rules! arities {
         unsafe fn call_short(f: *mut c_void, token: *mut c_void, a: &[i32]) {
             match a.len() {
                 $($count => {
-                    type F = unsafe extern "C" fn(*mut c_void $(, replace!($i, i32))*);
+                    type F = unsafe extern "C-unwind" fn(*mut c_void $(, replace!($i, i32))*);
                     // SAFETY: the condition of this function.
                     let f = unsafe { std::mem::transmute::<*mut c_void, F>(f) };
                     // SAFETY: as above.
@@ -55,7 +80,7 @@ macro_rules! arities {
         unsafe fn call_payload(f: *mut c_void, token: *mut c_void, p: *mut c_void, n: usize, a: &[i32]) {
             match a.len() {
                 $($count => {
-                    type F = unsafe extern "C" fn(*mut c_void, *mut c_void, usize $(, replace!($i, i32))*);
+                    type F = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, usize $(, replace!($i, i32))*);
                     // SAFETY: the condition of this function.
                     let f = unsafe { std::mem::transmute::<*mut c_void, F>(f) };
                     // SAFETY: as above.
@@ -133,7 +158,9 @@ pub(crate) fn handler(
             });
             let locks = hsl::held();
             let c_token = frame.cast::<c_void>();
+            let running = Running::begin("a handler");
             f.call(c_token, payload, args);
+            running.returned();
             lock::handler_returns(locks);
             // SAFETY: the frame is this function's, and handlers end in the order opposite to their start.
             let outer = unsafe { (*frame).outer };

@@ -65,7 +65,7 @@ pub struct Node {
 /// The process that initialised.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-type AttachHook = Option<unsafe extern "C" fn(base: *mut c_void, size: usize)>;
+type AttachHook = Option<unsafe extern "C-unwind" fn(base: *mut c_void, size: usize)>;
 
 /// `gasnet_client_attach_hook`: a program may store a function here before it attaches.
 #[unsafe(no_mangle)]
@@ -230,8 +230,10 @@ pub extern "C" fn gasnet_attach(
             let hook = unsafe { std::mem::transmute::<*mut c_void, AttachHook>(hook) };
             if let Some(hook) = hook {
                 let own = shown(own);
+                let running = am::Running::begin("gasnet_client_attach_hook");
                 // SAFETY: the program's function takes the own segment.
                 unsafe { hook(own.addr, own.size) };
+                running.returned();
             }
             state::attach_done(conduit);
         });

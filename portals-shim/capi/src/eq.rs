@@ -69,6 +69,19 @@ fn handler_of(open: &Open, eq: u32) -> Option<Handler> {
     handlers.get(&eq).copied()
 }
 
+/// A handler runs. The process ends by name where it does not return: an exception of C++, or the end of its thread, would go
+/// through frames that have something to put back.
+struct Running;
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        portals_shim::say(format_args!(
+            "portals: an event handler has not returned: it let an exception pass, or ended its thread"
+        ));
+        std::process::abort();
+    }
+}
+
 /// Hands an event to the caller, and first to the queue's handler if it has one. The handler runs
 /// here, with no lock held, and may call the library.
 fn hand_over(open: &Open, eq: u32, polled: &Polled, out: &Out<PtlEvent>) -> c_int {
@@ -77,7 +90,9 @@ fn hand_over(open: &Open, eq: u32, polled: &Polled, out: &Out<PtlEvent>) -> c_in
     }
     out.set(polled.event.into());
     if let Some(handler) = handler_of(open, eq) {
+        let running = Running;
         handler(out.as_ptr());
+        std::mem::forget(running);
     }
     if polled.dropped { EQ_DROPPED } else { OK }
 }

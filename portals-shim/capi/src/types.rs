@@ -210,7 +210,7 @@ impl From<Event> for PtlEvent {
 }
 
 /// `ptl_eq_handler_t`, where it is not null. It must return; C++ exceptions end the process.
-pub type Handler = extern "C" fn(event: *mut PtlEvent);
+pub type Handler = extern "C-unwind" fn(event: *mut PtlEvent);
 
 const _: () = {
     assert!(size_of::<PtlProcessId>() == 8);

@@ -461,6 +461,24 @@ fn queues_call_handlers_time_out_overflow_and_test_updates() {
 }
 
 #[test]
+fn a_handler_that_does_not_return_ends_the_process_by_name() {
+    let languages = [
+        ("cc", &["-std=gnu99", "-pthread"][..]),
+        ("c++", &["-x", "c++"]),
+    ];
+    for (by, language) in languages {
+        if compiler(by) {
+            let program = compile(by, language, "throws", &[]);
+            let output = run_on(FABRICS[2], 1, &[], &program, &[]);
+            let said = text(&output);
+            assert_eq!(output.status.code(), Some(134), "{by}: {said}");
+            let line = "portals: an event handler has not returned";
+            assert!(said.contains(line), "{by}: {said}");
+        }
+    }
+}
+
+#[test]
 fn threads_share_an_interface_and_a_queue() {
     if compiler("cc") {
         passes(

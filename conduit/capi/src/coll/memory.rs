@@ -130,7 +130,7 @@ impl Memory {
 }
 
 /// `gasnet_coll_reduce_fn_t`.
-pub(crate) type ReduceFn = unsafe extern "C" fn(
+pub(crate) type ReduceFn = unsafe extern "C-unwind" fn(
     results: *mut c_void,
     result_count: usize,
     left: *const c_void,

@@ -22,6 +22,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use crate::am::Running;
 use crate::{state, trace};
 
 /// Index of the handler of messages.
@@ -142,7 +143,9 @@ impl State {
         let mut i = 0;
         while i < self.ops.len() {
             let (id, op) = &mut self.ops[i];
+            let running = Running::begin("a function of a collective");
             op.step(&mut self.inbox, &mut out);
+            running.returned();
             if let Some(name) = op.result() {
                 self.done.insert(*id, name);
                 self.ops.swap_remove(i);

@@ -296,3 +296,32 @@ fn a_poll_within_a_poll_ends_the_job_by_name() {
         }
     }
 }
+
+/// As C++ it throws, as C it ends its thread. What nobody in the stack would catch is C++'s to say.
+#[test]
+fn a_function_of_the_program_that_does_not_return_ends_the_job_by_name() {
+    for (by, flags) in [("cc", &["-pthread"][..]), ("c++", &["-x", "c++"])] {
+        if !compiler(by) {
+            continue;
+        }
+        let build = Build {
+            compiler: by,
+            flags,
+            ..SEQ
+        };
+        let program = compile("gasnet_throws", build);
+        for (how, subject) in [
+            ("handler", "a handler"),
+            ("hook", "gasnet_client_attach_hook"),
+            ("collective", "a function of a collective"),
+        ] {
+            let output = launch("shm", 2, &program, &[how]).output().unwrap();
+            let said = text(&output);
+            assert_eq!(output.status.code(), Some(134), "{by} {how}: {said}");
+            let line = format!("*** FATAL ERROR: GASNet node 1/2: {subject} has not returned");
+            let uncaught = by == "c++" && said.contains("terminate called");
+            assert!(said.contains(&line) || uncaught, "{by} {how}: {said}");
+            assert!(!said.contains("panicked"), "{by} {how}: {said}");
+        }
+    }
+}
