@@ -258,12 +258,13 @@ impl EndpointFid {
             Which::Receive => &bound.rx,
         };
         let asked = !direction.selective || flags & cap::COMPLETION != 0;
-        let delivered = cap::DELIVERY_COMPLETE | cap::COMMIT_COMPLETE | cap::MATCH_COMPLETE;
+        let delivered = cap::DELIVERY_COMPLETE | cap::COMMIT_COMPLETE;
         Ok(Op {
             context: context.map_or(0, |p| p.expose_provenance()),
             flags: kind,
             told: asked && context.is_some(),
             delivered: flags & delivered != 0,
+            matched: flags & cap::MATCH_COMPLETE != 0,
             reports: bound.reports[which as usize],
         })
     }
@@ -338,8 +339,8 @@ impl EndpointFid {
                 context: 0,
                 flags: flags::RMA | flags::REMOTE_WRITE,
                 told: true,
-                delivered: false,
                 reports: Some(reports),
+                ..Op::default()
             });
         }
         bindings.gather(&self.endpoint);

@@ -35,7 +35,7 @@ const DOMAIN_CAPS: u64 = cap::LOCAL_COMM | cap::REMOTE_COMM;
 const ORDER: u64 =
     order::SAS | order::SAW | order::WAS | order::WAW | order::RMA_WAW | order::ATOMIC;
 /// The longest message.
-const MOST: usize = 1 << 31;
+pub(crate) const MOST: usize = 1 << 31;
 /// Bytes that are copied at once (`FI_INJECT`).
 pub(crate) const INJECT: usize = EAGER;
 /// Of this provider's own kind: the highest bit says so.

@@ -6,9 +6,8 @@
 //! Messages, with a tag (`fi_tsend`, `fi_trecv`) and without (`fi_send`, `fi_recv`).
 
 use crate::abi::{Addr, Iovec, Msg, MsgTagged, cap, errno};
-use crate::call::{Call, Lent};
+use crate::call::{Call, Lent, bounded};
 use crate::ep::{EndpointFid, Which, refused};
-use crate::info::INJECT;
 use crate::object::object;
 use crate::ptr::{entry, read};
 use crate::table::Table;
@@ -56,9 +55,7 @@ unsafe fn go(ep: *mut c_void, lent: Lent, tag: Option<u64>, call: Call) -> isize
         let buffer = unsafe { lent.buffer() }?;
         let flags = call.flags(&ep.tx_flags);
         let inject = flags & cap::INJECT != 0;
-        if inject && buffer.len() > INJECT as u64 {
-            return Err(errno::MSGSIZE);
-        }
+        bounded(&buffer, inject)?;
         let kind = flags::SEND | kind_of(tag.is_some());
         let op = ep.op(Which::Send, call.context, flags, kind)?;
         let message = Message {
@@ -93,17 +90,17 @@ unsafe fn ask(ep: *mut c_void, lent: Lent, tag: Option<(u64, u64)>, call: Call) 
         let flags = call.flags(&ep.rx_flags);
         let kind = flags::RECV | kind_of(tagged);
         let op = ep.op(Which::Receive, call.context, flags, kind)?;
-        if tagged && flags & (cap::PEEK | cap::CLAIM | cap::DISCARD) != 0 {
+        if flags & (cap::PEEK | cap::CLAIM | cap::DISCARD) != 0 {
             let claimed = flags & cap::PEEK == 0;
             match flags & (cap::CLAIM | cap::DISCARD) {
                 discard if discard & cap::DISCARD != 0 => {
-                    ep.endpoint.discard(true, &wanted, claimed, op);
+                    ep.endpoint.discard(tagged, &wanted, claimed, op);
                 }
                 cap::CLAIM if claimed => {
-                    let taken = ep.endpoint.take_claimed(true, &buffer?, op);
+                    let taken = ep.endpoint.take_claimed(tagged, &buffer?, op);
                     taken.map_err(|why| refused(&why))?;
                 }
-                claim => ep.endpoint.peek(true, &wanted, claim != 0, &op),
+                claim => ep.endpoint.peek(tagged, &wanted, claim != 0, &op),
             }
             return Ok(0);
         }

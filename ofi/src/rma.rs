@@ -6,9 +6,8 @@
 //! Remote memory (`fi_read`, `fi_write`).
 
 use crate::abi::{Addr, Iovec, MsgRma, cap, errno};
-use crate::call::{Call, Lent};
+use crate::call::{Call, Lent, bounded};
 use crate::ep::{EndpointFid, Which, refused};
-use crate::info::INJECT;
 use crate::object::object;
 use crate::ptr::{entry, read as read_at};
 use crate::table::Table;
@@ -49,9 +48,7 @@ unsafe fn go(ep: *mut c_void, way: Way, lent: Lent, remote: Remote, call: Call) 
         let buffer = unsafe { lent.buffer() }?;
         let flags = call.flags(&ep.tx_flags);
         let inject = way == Way::Write && flags & cap::INJECT != 0;
-        if inject && buffer.len() > INJECT as u64 {
-            return Err(errno::MSGSIZE);
-        }
+        bounded(&buffer, inject)?;
         let peer = ep.process(call.peer)?;
         let op = |which, kind| ep.op(which, call.context, flags, flags::RMA | kind);
         let done = match way {

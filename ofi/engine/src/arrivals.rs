@@ -384,11 +384,7 @@ impl Core {
                 return self.give(message, receive.op, &receive.buffer, 0);
             };
             let (place, rest) = split(&receive.buffer, message.body.len());
-            let released = if rest.len() < least {
-                flags::MULTI_RECV
-            } else {
-                0
-            };
+            let released = release(&mut receive.op, &rest, least);
             self.give(message, receive.op, &place, released);
             if released != 0 {
                 return;
@@ -412,15 +408,19 @@ impl Core {
         if claim.is_some() {
             message.claimed = claim;
         }
-        let end = End {
-            len: message.body.len(),
-            data: message.data.map(u64::from),
-            tag: message.tag,
-            source: Some(message.from),
-            ..End::default()
-        };
+        let end = message.end();
         self.reporter.done(op, &end);
     }
+}
+
+/// What a multi-receive gives back with a message behind which so much room is left. Without any room it would cut off every further
+/// message, so it ends then whatever the program has asked for. The program is told of that even if it wants no completions.
+fn release(op: &mut Op, rest: &Buffer, least: u64) -> u64 {
+    if rest.len() >= least.max(1) {
+        return 0;
+    }
+    op.told = true;
+    flags::MULTI_RECV
 }
 
 /// A buffer before and behind its first `len` bytes.
@@ -436,11 +436,11 @@ fn take_room(list: &mut Lists, at: usize, len: u64) -> Option<(Op, Buffer, u64)>
         return Some((receive.op, receive.buffer, 0));
     };
     let (place, rest) = split(&posted.buffer, len);
-    let op = posted.op;
-    if rest.len() < least {
-        list.remove_posted(at)?;
-        return Some((op, place, flags::MULTI_RECV));
+    let mut op = posted.op;
+    let released = release(&mut op, &rest, least);
+    match released {
+        0 => posted.buffer = rest,
+        _ => list.remove_posted(at).map(drop)?,
     }
-    posted.buffer = rest;
-    Some((op, place, 0))
+    Some((op, place, released))
 }

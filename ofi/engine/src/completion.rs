@@ -299,6 +299,8 @@ pub struct Op {
     pub told: bool,
     /// Ends when the data is with the peer, and not when the memory is free (`FI_DELIVERY_COMPLETE`).
     pub delivered: bool,
+    /// Ends when a receive has taken the message (`FI_MATCH_COMPLETE`).
+    pub matched: bool,
     /// Of the endpoint that makes it; nobody is told without.
     pub reports: Option<ReportsId>,
 }

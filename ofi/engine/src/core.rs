@@ -386,7 +386,9 @@ impl Core {
                 load,
                 op,
             } => {
-                let eager = load.len() <= EAGER as u64 && !self.peers.get(at).envelopes;
+                // A short message travels without its match, so one that awaits that is announced.
+                let short = load.len() <= EAGER as u64 && !op.matched;
+                let eager = short && !self.peers.get(at).envelopes;
                 let kind = Kind::of(tagged, eager);
                 let slot = self.slots.take().ok_or(Error::NoSpace)?;
                 if eager {
@@ -605,12 +607,8 @@ impl Core {
         }
         let lists = self.lists.iter_mut();
         for receive in lists.flat_map(|list| list.take_back(id)) {
-            let end = End {
-                tag: receive.wanted.tag,
-                ..End::default()
-            };
             self.reporter
-                .failed(&receive.op, Failure::Unreachable, &end, 0);
+                .failed(&receive.op, Failure::Unreachable, &receive.end(), 0);
         }
     }
 }

@@ -201,16 +201,13 @@ impl Endpoint {
             false => list.find(wanted),
         };
         let Some(message) = at.and_then(|at| core.take_kept(tagged, at)) else {
-            return core
-                .reporter
-                .failed(&op, Failure::NoMessage, &End::default(), 0);
+            let end = End {
+                tag: wanted.tag,
+                ..End::default()
+            };
+            return core.reporter.failed(&op, Failure::NoMessage, &end, 0);
         };
-        let end = End {
-            tag: message.tag,
-            data: message.data.map(u64::from),
-            source: Some(message.from),
-            ..End::default()
-        };
+        let end = message.end();
         // Its sender learns that nothing of it is wanted.
         core.give(message, Op::default(), &Buffer::default(), 0);
         core.reporter.done(&op, &end);
@@ -222,12 +219,8 @@ impl Endpoint {
         core.progress(Wait::No);
         let found = core.lists.iter_mut().find_map(|list| list.cancel(context));
         if let Some(receive) = &found {
-            let end = End {
-                tag: receive.wanted.tag,
-                ..End::default()
-            };
             core.reporter
-                .failed(&receive.op, Failure::Canceled, &end, 0);
+                .failed(&receive.op, Failure::Canceled, &receive.end(), 0);
         }
         found.is_some()
     }

@@ -125,7 +125,7 @@ impl Core {
         op: &Op,
     ) -> bool {
         let len = buffer.len();
-        if !self.fits_frame(len, op.delivered) {
+        if !self.fits_frame(len, op.delivered || op.matched) {
             return false;
         }
         let at = self.peers.number(to);

@@ -1,6 +1,6 @@
 //! Which receive takes which message: both in the order in which they came.
 
-use crate::completion::Op;
+use crate::completion::{End, Op, flags};
 use crate::memory::Buffer;
 use crate::wire::Envelope;
 use portals_shim::ProcessId;
@@ -33,6 +33,17 @@ pub(crate) struct Receive {
     pub(crate) least: Option<u64>,
 }
 
+impl Receive {
+    /// What its end says if it takes no message any more: one of several gives its buffer back.
+    pub(crate) fn end(&self) -> End {
+        End {
+            tag: self.wanted.tag,
+            flags: self.least.map_or(0, |_| flags::MULTI_RECV),
+            ..End::default()
+        }
+    }
+}
+
 /// The bytes of a message that nobody has asked for yet.
 #[derive(Debug)]
 pub(crate) enum Body {
@@ -59,6 +70,19 @@ pub(crate) struct Unexpected {
     pub(crate) body: Body,
     /// Whose it is, by the context of whoever claimed it.
     pub(crate) claimed: Option<usize>,
+}
+
+impl Unexpected {
+    /// What is told of it without its bytes.
+    pub(crate) fn end(&self) -> End {
+        End {
+            len: self.body.len(),
+            data: self.data.map(u64::from),
+            tag: self.tag,
+            source: Some(self.from),
+            ..End::default()
+        }
+    }
 }
 
 /// Receives and messages that wait for each other; of tagged messages, or of those without a tag.

@@ -127,6 +127,7 @@ impl Side {
             flags,
             told: true,
             delivered: false,
+            matched: false,
             reports: Some(self.reports),
         }
     }

@@ -208,6 +208,27 @@ fn a_message_that_is_to_be_delivered_has_no_end_before_that() {
 }
 
 #[test]
+fn a_message_that_is_to_be_matched_has_no_end_before_its_receive() {
+    let Some([a, b]) = linked() else { return };
+    let (from, to) = (filled(8, 1), Region::new(8).unwrap());
+    let op = Op {
+        matched: true,
+        ..a.op(5, flags::SEND | flags::TAGGED)
+    };
+    let lent = buffer(&from, 0, 8);
+    a.endpoint.send(a.peers[1], tagged(1), lent, op).unwrap();
+    waits_unexpected(&a, &b, 1);
+    for _ in 0..100 {
+        assert!(a.poll().is_none(), "nobody receives it");
+        assert!(b.poll().is_none());
+    }
+    b.receive(exactly(None, 1), &to, 8, 6);
+    assert_eq!(next(&[&a, &b]).unwrap().0.context, 5);
+    assert_eq!(next(&[&b, &a]).unwrap().0.context, 6);
+    has(&to, 8, 1);
+}
+
+#[test]
 fn a_peer_that_looks_for_no_frames_is_sent_none() {
     let [a, b] = pair();
     b.endpoint.core().frames = Frames::new(None);
