@@ -14,6 +14,8 @@ pub(crate) mod cap {
     pub(crate) const RMA: u64 = 1 << 2;
     pub(crate) const TAGGED: u64 = 1 << 3;
     pub(crate) const ATOMIC: u64 = 1 << 4;
+    pub(crate) const MULTICAST: u64 = 1 << 5;
+    pub(crate) const COLLECTIVE: u64 = 1 << 6;
     pub(crate) const READ: u64 = 1 << 8;
     pub(crate) const WRITE: u64 = 1 << 9;
     pub(crate) const RECV: u64 = 1 << 10;
@@ -22,14 +24,20 @@ pub(crate) mod cap {
     pub(crate) const REMOTE_WRITE: u64 = 1 << 13;
     pub(crate) const MULTI_RECV: u64 = 1 << 16;
     pub(crate) const REMOTE_CQ_DATA: u64 = 1 << 17;
+    pub(crate) const MORE: u64 = 1 << 18;
     pub(crate) const PEEK: u64 = 1 << 19;
+    pub(crate) const TRIGGER: u64 = 1 << 20;
+    pub(crate) const FENCE: u64 = 1 << 21;
     pub(crate) const COMPLETION: u64 = 1 << 24;
     /// Of an address vector: insertions end with an event.
     pub(crate) const EVENT: u64 = COMPLETION;
     pub(crate) const INJECT: u64 = 1 << 25;
+    pub(crate) const INJECT_COMPLETE: u64 = 1 << 26;
+    pub(crate) const TRANSMIT_COMPLETE: u64 = 1 << 27;
     pub(crate) const DELIVERY_COMPLETE: u64 = 1 << 28;
     pub(crate) const COMMIT_COMPLETE: u64 = 1 << 30;
     pub(crate) const MATCH_COMPLETE: u64 = 1 << 31;
+    pub(crate) const VARIABLE_MSG: u64 = 1 << 48;
     pub(crate) const LOCAL_COMM: u64 = 1 << 51;
     pub(crate) const REMOTE_COMM: u64 = 1 << 52;
     pub(crate) const RMA_EVENT: u64 = 1 << 56;
@@ -41,6 +49,8 @@ pub(crate) mod cap {
     pub(crate) const FETCH_ATOMIC: u64 = 1 << 58;
     pub(crate) const COMPARE_ATOMIC: u64 = 1 << 59;
     pub(crate) const CLAIM: u64 = 1 << 59;
+    /// Of an address vector: a hint.
+    pub(crate) const SYMMETRIC: u64 = 1 << 59;
     pub(crate) const SELECTIVE_COMPLETION: u64 = 1 << 59;
 }
 
@@ -63,11 +73,25 @@ pub(crate) const AV_UNSPEC: c_int = 0;
 pub(crate) const AV_TABLE: c_int = 2;
 pub(crate) const PROGRESS_AUTO: c_int = 1;
 pub(crate) const PROGRESS_MANUAL: c_int = 2;
+/// The last of `enum fi_progress`, in libfabric 2.
+pub(crate) const PROGRESS_LAST: c_int = 3;
 pub(crate) const RM_ENABLED: c_int = 2;
 pub(crate) const EP_UNSPEC: c_int = 0;
 pub(crate) const EP_RDM: c_int = 3;
 pub(crate) const THREAD_UNSPEC: c_int = 0;
 pub(crate) const THREAD_SAFE: c_int = 1;
+/// The last of `enum fi_threading`.
+pub(crate) const THREAD_LAST: c_int = 5;
+/// `FI_CQ_FORMAT_UNSPEC`
+pub(crate) const FORMAT_UNSPEC_CQ: c_int = 0;
+/// `FI_CQ_FORMAT_CONTEXT`
+pub(crate) const FORMAT_CONTEXT: c_int = 1;
+/// `FI_CQ_COND_NONE`
+pub(crate) const COND_NONE: c_int = 0;
+/// `FI_CQ_COND_THRESHOLD`
+pub(crate) const COND_THRESHOLD: c_int = 1;
+/// `FI_CNTR_EVENTS_COMP`
+pub(crate) const EVENTS_COMP: c_int = 0;
 
 /// Classes of objects.
 pub(crate) mod class {

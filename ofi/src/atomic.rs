@@ -141,7 +141,7 @@ unsafe fn go(ep: *mut c_void, operands: Operands, what: What, call: Call) -> isi
             compare: operands.compare.map(of).transpose()?,
             result: operands.result.map(of).transpose()?,
         };
-        let flags = call.flags(&ep.tx_flags);
+        let flags = call.flags(&ep.tx_flags)?;
         let (which, kind) = match atomic.result {
             Some(_) => (Which::Read, flags::READ),
             None => (Which::Write, flags::WRITE),

@@ -5,7 +5,9 @@
 )]
 //! Address vectors.
 
-use crate::abi::{ADDR_UNSPEC, AV_COMPLETE, Addr, AvAttr, Fid, cap, class, errno};
+use crate::abi::{
+    ADDR_UNSPEC, AV_COMPLETE, AV_TABLE, AV_UNSPEC, Addr, AvAttr, Fid, cap, class, errno,
+};
 use crate::domain::{Domain, Shared};
 use crate::eq::{EventQueue, Events};
 use crate::info::nobody;
@@ -97,6 +99,11 @@ unsafe impl Object for AddressVector {
         (0, object::close::<Self> as *const c_void),
         (1, bind as *const c_void),
     ]);
+
+    /// Endpoints use it.
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.peers) > 1
+    }
 }
 
 static AV: Table<10> = Table::new(&[
@@ -120,8 +127,14 @@ pub(crate) unsafe extern "C" fn open(
         if !attr.name.is_null() || attr.rx_ctx_bits != 0 {
             return Err(errno::NOSYS);
         }
-        if attr.kind == crate::abi::AV_UNSPEC {
-            attr.kind = crate::abi::AV_TABLE;
+        if attr.flags & !(cap::EVENT | cap::SYMMETRIC) != 0 {
+            return Err(errno::BADFLAGS);
+        }
+        if !(AV_UNSPEC..=AV_TABLE).contains(&attr.kind) {
+            return Err(errno::INVAL);
+        }
+        if attr.kind == AV_UNSPEC {
+            attr.kind = AV_TABLE;
         }
         Ok(AddressVector {
             fid,
@@ -162,6 +175,9 @@ unsafe extern "C" fn insert(
     entry_int(|| {
         // SAFETY: the caller was given the vector.
         let av = unsafe { object::<AddressVector>(fid) }?;
+        if flags & !(cap::MORE | cap::SYNC_ERR) != 0 {
+            return Err(errno::BADFLAGS);
+        }
         let events = match av.tells {
             true => Some(av.events.get().ok_or(errno::NOEQ)?),
             false => None,

@@ -100,10 +100,15 @@ impl Call {
         }
     }
 
-    /// The flags of the call, or those that its endpoint has.
-    pub(crate) fn flags(&self, of_endpoint: &AtomicU64) -> u64 {
-        self.flags
-            .unwrap_or_else(|| of_endpoint.load(Ordering::Relaxed))
+    /// The flags of the call, or those that its endpoint has; `EBADFLAGS` for what would make another operation of it, and is not
+    /// offered.
+    pub(crate) fn flags(&self, of_endpoint: &AtomicU64) -> Outcome<u64> {
+        let flags = self.flags;
+        let flags = flags.unwrap_or_else(|| of_endpoint.load(Ordering::Relaxed));
+        match flags & (cap::FENCE | cap::TRIGGER | cap::MULTICAST | cap::VARIABLE_MSG) {
+            0 => Ok(flags),
+            _ => Err(errno::BADFLAGS),
+        }
     }
 
     /// The 32 bits of data that travel.

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "entries get objects of a C caller by pointers")]
 //! Completion counters.
 
-use crate::abi::{CntrAttr, Fid, cap, class, errno, wait};
+use crate::abi::{CntrAttr, EVENTS_COMP, Fid, cap, class, errno, wait};
 use crate::domain::{Domain, Shared};
 use crate::object::{self, Object, object};
 use crate::progress::Users;
@@ -120,7 +120,14 @@ pub(crate) unsafe extern "C" fn open(
 ) -> c_int {
     let make = |domain: &Domain, fid| {
         // SAFETY: the caller says there what it wants, if anything.
-        let wait_obj = unsafe { borrow(attr) }.map_or(wait::UNSPEC, |attr| attr.wait_obj);
+        let attr = unsafe { borrow(attr) };
+        if attr.as_ref().is_some_and(|attr| attr.events != EVENTS_COMP) {
+            return Err(errno::INVAL);
+        }
+        if attr.as_ref().is_some_and(|attr| attr.flags != 0) {
+            return Err(errno::BADFLAGS);
+        }
+        let wait_obj = attr.map_or(wait::UNSPEC, |attr| attr.wait_obj);
         let (waits, object) = Waits::new(wait_obj, &domain.shared)?;
         let counting = Counting {
             counter: Arc::new(Counter::new(object)),

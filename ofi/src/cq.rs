@@ -5,11 +5,11 @@
 )]
 //! Completion queues.
 
-use crate::abi::{Addr, CqAttr, CqErrEntry, Fid, class, errno};
+use crate::abi::{self, Addr, CqAttr, CqErrEntry, Fid, class, errno};
 use crate::domain::{Domain, Shared};
 use crate::object::{self, Object, object};
 use crate::progress::Users;
-use crate::ptr::{Out, borrow, entry, entry_int, write_at, write_bytes};
+use crate::ptr::{Out, borrow, entry, entry_int, kept, write_at, write_text};
 use crate::table::Table;
 use crate::wait::{Waited, Waits, deadline, do_control};
 use ofi_engine::completion::{Entry, Failure, HasFailed, Queue};
@@ -26,6 +26,8 @@ pub(crate) struct CompletionQueue {
     pub(crate) queue: Arc<Queue>,
     pub(crate) users: Arc<Users>,
     waits: Waits,
+    /// Waits end with as many entries as each of them says (`FI_CQ_COND_THRESHOLD`).
+    counts: bool,
     /// Bytes of an entry as this caller reads it.
     each: usize,
     _domain: Arc<Shared>,
@@ -54,8 +56,8 @@ static CQ: Table<7> = Table::new(&[
     (5, signal as *const c_void),
     (6, strerror as *const c_void),
 ]);
-/// Bytes of entries, by format: context, message, data, tagged. Each is the beginning of the next.
-const EACH: [usize; 5] = [48, 8, 24, 40, 48];
+/// Bytes of entries, by format: none, context, message, data, tagged. Each is the beginning of the next.
+const EACH: [usize; 5] = [0, 8, 24, 40, 48];
 
 /// `fi_cq_open`
 pub(crate) unsafe extern "C" fn open(
@@ -68,13 +70,24 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: the caller says there what it wants.
         let attr = unsafe { borrow(attr) }.ok_or(errno::INVAL)?;
         let (waits, object) = Waits::new(attr.wait_obj, &domain.shared)?;
+        // Who names no format may have room for the shortest entries alone.
+        if attr.format == abi::FORMAT_UNSPEC_CQ {
+            attr.format = abi::FORMAT_CONTEXT;
+        }
         let format = usize::try_from(attr.format).map_err(|_| errno::INVAL)?;
+        let counts = match attr.wait_cond {
+            _ if waits == Waits::Never => false,
+            abi::COND_NONE => false,
+            abi::COND_THRESHOLD => true,
+            _ => return Err(errno::INVAL),
+        };
         Ok(CompletionQueue {
             fid,
             ops: CQ.as_ptr(),
             queue: Arc::new(Queue::new(object, attr.size)),
             users: Arc::default(),
             waits,
+            counts,
             each: *EACH.get(format).ok_or(errno::INVAL)?,
             _domain: Arc::clone(&domain.shared),
         })
@@ -188,7 +201,7 @@ unsafe extern "C" fn wait_read_from(
     buf: *mut c_void,
     count: usize,
     from: *mut Addr,
-    _cond: *const c_void,
+    cond: *const c_void,
     timeout: c_int,
 ) -> isize {
     entry(|| {
@@ -200,24 +213,19 @@ unsafe extern "C" fn wait_read_from(
         // A queue on which a thread sleeps is used: it does not close.
         let _used = Arc::clone(&cq.queue);
         let until = deadline(timeout);
-        if cq.queue.is_empty() {
+        // The number is in the pointer. More entries than the caller has room for are not awaited.
+        let least = if cq.counts { cond.addr().min(count) } else { 1 };
+        let (queue, ready) = (&cq.queue, || cq.queue.satisfies(least));
+        if queue.is_empty() {
             cq.users.progress(Duration::ZERO);
         }
-        loop {
-            // SAFETY: the caller has room for so many.
-            match unsafe { cq.take(buf, count, from) } {
-                Err(errno::AGAIN) => {}
-                other => return other,
-            }
-            if until.is_some_and(|until| Instant::now() >= until) {
-                return Err(errno::AGAIN);
-            }
-            let (queue, ready) = (&cq.queue, || !cq.queue.is_empty());
-            let woken = cq.waits.sleep(&cq.users, queue.wait_object(), until, ready);
-            if woken == Woken::Signaled {
-                return Err(errno::AGAIN);
-            }
+        let mut over = false;
+        while !over && !ready() {
+            over = until.is_some_and(|until| Instant::now() >= until)
+                || cq.waits.sleep(&cq.users, queue.wait_object(), until, ready) == Woken::Signaled;
         }
+        // SAFETY: the caller has room for so many.
+        unsafe { cq.take(buf, count, from) }
     })
 }
 
@@ -228,6 +236,7 @@ unsafe extern "C" fn read_failed(cq: *mut c_void, out: *mut CqErrEntry, _flags: 
         // SAFETY: the caller wants the entry there; versions only added to its end.
         let out = unsafe { Out::new(out) }?;
         let failed = cq.queue.take_failed().ok_or(errno::AGAIN)?;
+        let room = out.get(|entry| (entry.err_data, entry.err_data_size));
         let why = failed.why as c_int;
         out.set(CqErrEntry {
             context: failed.entry.context,
@@ -239,7 +248,7 @@ unsafe extern "C" fn read_failed(cq: *mut c_void, out: *mut CqErrEntry, _flags: 
             olen: failed.missing,
             err: why,
             prov_errno: why,
-            err_data: std::ptr::null_mut(),
+            err_data: kept(room),
             err_data_size: 0,
         });
         Ok(1)
@@ -265,11 +274,8 @@ unsafe extern "C" fn strerror(
     let text: &CStr = texts
         .find(|(failure, _)| *failure as c_int == number)
         .map_or(c"not a failure of this provider", |(_, text)| text);
-    let bytes = text.to_bytes_with_nul();
-    if !out.is_null() && len >= bytes.len() {
-        // SAFETY: there is so much room.
-        let _ = unsafe { write_bytes(out.cast(), bytes) };
-    }
+    // SAFETY: there is so much room.
+    unsafe { write_text(out, len, text) };
     text.as_ptr()
 }
 

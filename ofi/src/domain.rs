@@ -4,6 +4,7 @@
 
 use crate::abi::{Fid, class};
 use crate::cntr::{Accesses, Counting};
+use crate::fabric::InUse;
 use crate::object::{self, Object};
 use crate::table::Table;
 use ofi_engine::memory::Buffer;
@@ -105,6 +106,7 @@ pub(crate) struct Domain {
     ops: *const c_void,
     mr: *const c_void,
     pub(crate) shared: Arc<Shared>,
+    _fabric: InUse,
 }
 
 // SAFETY: it is `repr(C)`, begins with a `Fid`, and is the only one of its class.
@@ -126,8 +128,8 @@ impl Domain {
     pub(crate) fn new(
         fid: Fid,
         (config, automatic): (FabricConfig, bool),
-        ops: *const c_void,
-        mr: *const c_void,
+        (ops, mr): (*const c_void, *const c_void),
+        fabric: InUse,
     ) -> Self {
         let shared = Arc::new(Shared {
             config,
@@ -139,6 +141,7 @@ impl Domain {
             ops,
             mr,
             shared,
+            _fabric: fabric,
         }
     }
 }

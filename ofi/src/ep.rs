@@ -11,6 +11,7 @@ use crate::cntr::{Accesses, CompletionCounter, Counting};
 use crate::cq::CompletionQueue;
 use crate::domain::{Domain, Shared};
 use crate::eq::EventQueue;
+use crate::info::{RX_FLAGS, TX_FLAGS};
 use crate::object::{self, Object, object, object_if};
 use crate::progress::Users;
 use crate::ptr::{Outcome, borrow, entry, entry_int, read, write_bytes};
@@ -371,6 +372,29 @@ pub(crate) fn refused(why: &Refused) -> i32 {
     }
 }
 
+/// Whether a completion queue may be bound with these flags: to a direction, or both, that has none yet.
+fn queued(bindings: &Bindings, flags: u64) -> Outcome<()> {
+    let both = cap::SEND | cap::RECV;
+    if flags & both == 0 || flags & !(both | cap::SELECTIVE_COMPLETION) != 0 {
+        return Err(errno::BADFLAGS);
+    }
+    let has = |direction: &Direction, flag| flags & flag != 0 && direction.queue.is_some();
+    match has(&bindings.tx, cap::SEND) || has(&bindings.rx, cap::RECV) {
+        true => Err(errno::INVAL),
+        false => Ok(()),
+    }
+}
+
+/// Whether a counter may be bound with these flags: it counts something, and all that they say.
+fn counted(flags: u64) -> Outcome<()> {
+    let own = cap::SEND | cap::RECV | cap::READ | cap::WRITE;
+    let all = own | cap::REMOTE_READ | cap::REMOTE_WRITE;
+    match flags & all == 0 || flags & !all != 0 {
+        true => Err(errno::BADFLAGS),
+        false => Ok(()),
+    }
+}
+
 unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c_int {
     entry_int(|| {
         // SAFETY: the caller was given the endpoint.
@@ -381,6 +405,7 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
         let cntr = unsafe { object_if::<CompletionCounter>(other) }?;
         if ep.bound.get().is_some() {
             let counting = &cntr.ok_or(errno::OPBADSTATE)?.counting;
+            counted(flags)?;
             return ep.bind_later(bindings, counting, flags);
         }
         // SAFETY: the caller was given the object.
@@ -390,6 +415,7 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
                 users: Some(Arc::clone(&cq.users)),
                 selective: flags & cap::SELECTIVE_COMPLETION != 0,
             };
+            queued(bindings, flags)?;
             if flags & cap::SEND != 0 {
                 bindings.tx = direction.clone();
             }
@@ -400,10 +426,14 @@ unsafe extern "C" fn bind(fid: *mut c_void, other: *mut c_void, flags: u64) -> c
         }
         // SAFETY: the caller was given the object.
         if let Some(av) = unsafe { object_if::<AddressVector>(other) }? {
+            if bindings.peers.is_some() {
+                return Err(errno::INVAL);
+            }
             bindings.peers = Some(Arc::clone(&av.peers));
             return Ok(0);
         }
         if let Some(cntr) = cntr {
+            counted(flags)?;
             bindings.count(&cntr.counting, flags);
             return Ok(0);
         }
@@ -422,14 +452,16 @@ unsafe extern "C" fn do_control(fid: *mut c_void, command: c_int, arg: *mut c_vo
             control::GET_OPS_FLAG | control::SET_OPS_FLAG => {
                 // SAFETY: the flags that are meant are there, and those that are are wanted there.
                 let flags = unsafe { borrow(arg.cast::<u64>()) }.ok_or(errno::INVAL)?;
-                let place = match *flags & (cap::SEND | cap::RECV) {
-                    cap::SEND => &ep.tx_flags,
-                    cap::RECV => &ep.rx_flags,
+                let (place, known) = match *flags & (cap::SEND | cap::RECV) {
+                    cap::SEND => (&ep.tx_flags, TX_FLAGS),
+                    cap::RECV => (&ep.rx_flags, RX_FLAGS),
                     _ => return Err(errno::INVAL),
                 };
+                let others = *flags & !(cap::SEND | cap::RECV);
                 match command {
                     control::GET_OPS_FLAG => *flags = place.load(Ordering::Relaxed),
-                    _ => place.store(*flags & !(cap::SEND | cap::RECV), Ordering::Relaxed),
+                    _ if others & !known != 0 => return Err(errno::BADFLAGS),
+                    _ => place.store(others, Ordering::Relaxed),
                 }
                 Ok(0)
             }

@@ -6,9 +6,9 @@
 //! Event queues: ends of insertions into address vectors, and what a program writes itself. No connection is made by them.
 
 use crate::abi::{EqAttr, EqErrEntry, Fid, cap, class, errno, wait};
-use crate::fabric::Fabric;
+use crate::fabric::{Fabric, InUse};
 use crate::object::{self, Object, object};
-use crate::ptr::{Out, Outcome, borrow, bytes, entry, write_bytes};
+use crate::ptr::{Out, Outcome, borrow, bytes, entry, kept, write_bytes, write_text};
 use crate::table::Table;
 use crate::wait::{Waited, deadline, do_control, object_for};
 use ofi_engine::wait::{WaitObject, Woken};
@@ -131,6 +131,7 @@ pub(crate) struct EventQueue {
     writable: bool,
     /// The program may wait for events.
     waits: bool,
+    _fabric: InUse,
 }
 
 // SAFETY: it is `repr(C)`, begins with a `Fid`, and is the only one of its class.
@@ -162,7 +163,7 @@ pub(crate) unsafe extern "C" fn open(
     out: *mut *mut c_void,
     context: *mut c_void,
 ) -> c_int {
-    let make = |_: &Fabric, fid| {
+    let make = |fabric: &Fabric, fid| {
         // SAFETY: the caller says there what it wants, if anything.
         let attr = unsafe { borrow(attr) };
         let wait_obj = attr.as_ref().map_or(wait::UNSPEC, |attr| attr.wait_obj);
@@ -176,6 +177,7 @@ pub(crate) unsafe extern "C" fn open(
             events: Arc::new(events),
             writable: attr.is_some_and(|attr| attr.flags & cap::WRITE != 0),
             waits: wait_obj != wait::NONE,
+            _fabric: fabric.in_use(),
         })
     };
     // SAFETY: the caller was given the fabric, and wants the queue there.
@@ -233,13 +235,14 @@ unsafe extern "C" fn read_failed(eq: *mut c_void, out: *mut EqErrEntry, flags: u
         let out = unsafe { Out::new(out) }?;
         let failed = eq.events.take_failed(flags & cap::PEEK != 0);
         let failed = failed.ok_or(errno::AGAIN)?;
+        let room = out.get(|entry| (entry.err_data, entry.err_data_size));
         out.set(EqErrEntry {
             fid: std::ptr::with_exposed_provenance_mut(failed.fid),
             context: std::ptr::with_exposed_provenance_mut(failed.context),
             data: failed.data,
             err: failed.why,
             prov_errno: failed.why,
-            err_data: std::ptr::null_mut(),
+            err_data: kept(room),
             err_data_size: 0,
         });
         Ok(size_of::<EqErrEntry>() as isize)
@@ -255,11 +258,8 @@ unsafe extern "C" fn strerror(
     len: usize,
 ) -> *const c_char {
     let text = c"no endpoint can be reached by this address";
-    let bytes = text.to_bytes_with_nul();
-    if len >= bytes.len() && !out.is_null() {
-        // SAFETY: there is so much room.
-        let _ = unsafe { write_bytes(out.cast(), bytes) };
-    }
+    // SAFETY: there is so much room.
+    unsafe { write_text(out, len, text) };
     text.as_ptr()
 }
 

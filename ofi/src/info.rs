@@ -7,14 +7,14 @@
 
 use crate::abi::{self, Info, cap, errno, order};
 use crate::loader;
-use crate::ptr::{Out, Outcome, borrow, entry_int, string};
+use crate::ptr::{Out, Outcome, borrow, bytes, entry_int, string};
 use ofi_engine::{EAGER, ProcessId};
 use portals_shim::endpoint::Address;
 use portals_shim::fabric::{self, FabricChoice, FabricConfig, FabricKind};
 use std::ffi::{CString, c_char, c_int};
 
 /// Everything that an endpoint can do.
-const CAPS: u64 = cap::MSG
+pub(crate) const CAPS: u64 = cap::MSG
     | cap::RMA
     | cap::ATOMIC
     | cap::TAGGED
@@ -32,6 +32,19 @@ const CAPS: u64 = cap::MSG
     | cap::DIRECTED_RECV;
 /// What a domain can do: its peers may be on the same machine and on others.
 const DOMAIN_CAPS: u64 = cap::LOCAL_COMM | cap::REMOTE_COMM;
+/// What operations that send, read or write may have for flags without flags of their own.
+pub(crate) const TX_FLAGS: u64 = cap::COMPLETION
+    | cap::INJECT
+    | cap::INJECT_COMPLETE
+    | cap::TRANSMIT_COMPLETE
+    | cap::DELIVERY_COMPLETE
+    | cap::MATCH_COMPLETE;
+/// The same of receives.
+pub(crate) const RX_FLAGS: u64 = cap::COMPLETION
+    | cap::MULTI_RECV
+    | cap::INJECT_COMPLETE
+    | cap::TRANSMIT_COMPLETE
+    | cap::DELIVERY_COMPLETE;
 const ORDER: u64 =
     order::SAS | order::SAW | order::WAS | order::WAW | order::RMA_WAW | order::ATOMIC;
 /// The longest message.
@@ -40,9 +53,74 @@ pub(crate) const MOST: usize = 1 << 31;
 pub(crate) const INJECT: usize = EAGER;
 /// Of this provider's own kind: the highest bit says so.
 const PROTOCOL: u32 = 1 << 31 | 0x7033;
+const PROTOCOL_VERSION: u32 = 1;
+/// Pieces of a peer's memory of one operation.
+const RMA_PIECES: usize = 1;
 
 /// Of this provider, as libfabric counts: 0.1.
 pub(crate) const VERSION: u32 = 1;
+
+/// How much of something is offered: to whoever does not ask, and at most.
+#[derive(Clone, Copy)]
+struct Limit {
+    usual: usize,
+    most: usize,
+}
+
+impl Limit {
+    /// Pieces of memory of one operation or region.
+    const PIECES: Self = Self {
+        usual: 8,
+        most: ofi_engine::memory::MOST_PIECES,
+    };
+    /// Operations of one endpoint under way.
+    const OPERATIONS: Self = Self {
+        usual: 1024,
+        most: 1 << 16,
+    };
+    /// Regions of memory.
+    const REGIONS: Self = Self {
+        usual: 1 << 16,
+        most: 1 << 16,
+    };
+    /// Counters, of which there are as many as find memory.
+    const COUNTERS: Self = Self {
+        usual: 1024,
+        most: usize::MAX,
+    };
+
+    /// What is offered to whoever asks for so much.
+    fn offer(self, asked: usize) -> Outcome<usize> {
+        match asked > self.most {
+            true => Err(no("more operations, pieces or regions than there may be")),
+            false => Ok(asked.max(self.usual)),
+        }
+    }
+}
+
+/// Sizes that a program may ask for.
+struct Sizes {
+    tx_pieces: usize,
+    rx_pieces: usize,
+    mr_pieces: usize,
+    tx: usize,
+    rx: usize,
+    regions: usize,
+    counters: usize,
+}
+
+impl Sizes {
+    /// What whoever does not ask is offered.
+    const USUAL: Self = Self {
+        tx_pieces: Limit::PIECES.usual,
+        rx_pieces: Limit::PIECES.usual,
+        mr_pieces: Limit::PIECES.usual,
+        tx: Limit::OPERATIONS.usual,
+        rx: Limit::OPERATIONS.usual,
+        regions: Limit::REGIONS.usual,
+        counters: Limit::COUNTERS.usual,
+    };
+}
 
 /// What a program wants, as far as it matters.
 struct Wanted {
@@ -55,6 +133,9 @@ struct Wanted {
     av_type: c_int,
     mr_mode: c_int,
     kind: Option<FabricKind>,
+    sizes: Sizes,
+    /// The peer that it means to reach.
+    peer: Option<Address>,
     /// Whatever there is; who names what it needs would take several domains for several adapters.
     all: bool,
 }
@@ -87,6 +168,8 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         av_type: abi::AV_TABLE,
         mr_mode: unnamed_mr_mode(version),
         kind: None,
+        sizes: Sizes::USUAL,
+        peer: None,
         all: true,
     };
     // SAFETY: the condition above; it is only read.
@@ -112,7 +195,7 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         if ep.max_msg_size > MOST {
             return Err(no("messages of more than 2 GiB"));
         }
-        if ep.protocol != 0 && ep.protocol != PROTOCOL {
+        if (ep.protocol != 0 && ep.protocol != PROTOCOL) || ep.protocol_version > PROTOCOL_VERSION {
             return Err(no("another protocol"));
         }
         if ep.tx_ctx_cnt > 1 || ep.rx_ctx_cnt > 1 {
@@ -124,17 +207,36 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         if tx.msg_order & !ORDER != 0 {
             return Err(no("an order of messages that it does not keep"));
         }
-        if tx.inject_size > INJECT || tx.iov_limit > ofi_engine::memory::MOST_PIECES {
+        if tx.inject_size > INJECT || tx.rma_iov_limit > RMA_PIECES {
             return Err(no("more bytes at once, or more pieces, than it takes"));
         }
+        if tx.comp_order != 0 {
+            return Err(no("an order of completions that it does not keep"));
+        }
+        if tx.op_flags & !TX_FLAGS != 0 || tx.caps & !CAPS != 0 {
+            return Err(no("operations of other kinds than it makes"));
+        }
         wanted.tx_flags = tx.op_flags;
+        wanted.sizes.tx_pieces = Limit::PIECES.offer(tx.iov_limit)?;
+        wanted.sizes.tx = Limit::OPERATIONS.offer(tx.size)?;
     }
     // SAFETY: as above.
     if let Some(rx) = unsafe { borrow(hints.rx_attr) } {
         if rx.msg_order & !ORDER != 0 {
             return Err(no("an order of messages that it does not keep"));
         }
+        if rx.comp_order != 0 {
+            return Err(no("an order of completions that it does not keep"));
+        }
+        if rx.op_flags & !RX_FLAGS != 0 || rx.caps & !CAPS != 0 {
+            return Err(no("receives of other kinds than it makes"));
+        }
+        if rx.total_buffered_recv > 0 {
+            return Err(no("room for messages that nobody asks for is not reserved"));
+        }
         wanted.rx_flags = rx.op_flags;
+        wanted.sizes.rx_pieces = Limit::PIECES.offer(rx.iov_limit)?;
+        wanted.sizes.rx = Limit::OPERATIONS.offer(rx.size)?;
     }
     // SAFETY: as above.
     if let Some(domain) = unsafe { borrow(hints.domain_attr) } {
@@ -156,6 +258,22 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         if domain.mr_key_size > 8 {
             return Err(no("keys have 8 bytes"));
         }
+        if domain.max_err_data > 0 {
+            return Err(no("failures say no more than their cause"));
+        }
+        let chosen = [
+            (domain.threading, abi::THREAD_LAST),
+            (domain.control_progress, abi::PROGRESS_LAST),
+            (domain.data_progress, abi::PROGRESS_LAST),
+            (domain.resource_mgmt, abi::RM_ENABLED),
+            (domain.av_type, abi::AV_TABLE),
+        ];
+        if chosen.iter().any(|(one, last)| !(0..=*last).contains(one)) {
+            return Err(no("a choice that libfabric has no name for"));
+        }
+        wanted.sizes.mr_pieces = Limit::PIECES.offer(domain.mr_iov_limit)?;
+        wanted.sizes.regions = Limit::REGIONS.offer(domain.mr_cnt)?;
+        wanted.sizes.counters = Limit::COUNTERS.offer(domain.cntr_cnt)?;
         wanted.progress =
             [domain.control_progress, domain.data_progress].map(|asked| match asked {
                 abi::PROGRESS_AUTO => abi::PROGRESS_AUTO,
@@ -171,6 +289,15 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         if let Some(name) = unsafe { string(domain.name) } {
             wanted.kind = Some(name.parse().map_err(|_| no("another domain"))?);
         }
+    }
+    if !hints.dest_addr.is_null() {
+        // SAFETY: an address has as many bytes as are named.
+        let bytes = unsafe { bytes(hints.dest_addr, hints.dest_addrlen) }?;
+        let peer = Address::from_bytes(&bytes).map_err(|_| no("a peer that nobody is"))?;
+        if wanted.kind.is_some_and(|kind| kind != peer.kind()) {
+            return Err(no("a peer on another domain"));
+        }
+        (wanted.kind, wanted.peer) = (Some(peer.kind()), Some(peer));
     }
     // SAFETY: as above.
     if let Some(fabric) = unsafe { borrow(hints.fabric_attr) } {
@@ -262,13 +389,19 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
     if !info.src_addr.is_null() {
         info.src_addrlen = Address::BYTES;
     }
+    if let Some(peer) = wanted.peer {
+        info.dest_addr = loader::copy_bytes(&peer.to_bytes());
+        if !info.dest_addr.is_null() {
+            info.dest_addrlen = Address::BYTES;
+        }
+    }
     let both = cap::MSG | cap::TAGGED | cap::RMA | cap::ATOMIC;
     // SAFETY: the library makes a description with all its parts.
     if let Some(tx) = unsafe { borrow(info.tx_attr) } {
         tx.caps = caps & (both | cap::READ | cap::WRITE | cap::SEND);
         (tx.op_flags, tx.msg_order) = (wanted.tx_flags, ORDER);
-        (tx.inject_size, tx.size) = (INJECT, 1024);
-        (tx.iov_limit, tx.rma_iov_limit) = (8, 1);
+        (tx.inject_size, tx.size) = (INJECT, wanted.sizes.tx);
+        (tx.iov_limit, tx.rma_iov_limit) = (wanted.sizes.tx_pieces, RMA_PIECES);
     }
     // SAFETY: as above.
     if let Some(rx) = unsafe { borrow(info.rx_attr) } {
@@ -282,11 +415,12 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
                 | cap::RMA_EVENT
                 | cap::DIRECTED_RECV);
         (rx.op_flags, rx.msg_order) = (wanted.rx_flags, ORDER);
-        (rx.size, rx.iov_limit) = (1024, 8);
+        (rx.size, rx.iov_limit) = (wanted.sizes.rx, wanted.sizes.rx_pieces);
     }
     // SAFETY: as above.
     if let Some(ep) = unsafe { borrow(info.ep_attr) } {
-        (ep.kind, ep.protocol, ep.protocol_version) = (abi::EP_RDM, PROTOCOL, 1);
+        (ep.kind, ep.protocol) = (abi::EP_RDM, PROTOCOL);
+        ep.protocol_version = PROTOCOL_VERSION;
         (ep.max_msg_size, ep.max_order_waw_size) = (MOST, MOST);
         // A tag has all its 64 bits; what programs get is what they can divide.
         ep.mem_tag_format = 0xAAAA_AAAA_AAAA_AAAA;
@@ -305,10 +439,10 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
         domain.resource_mgmt = abi::RM_ENABLED;
         (domain.av_type, domain.mr_mode) = (wanted.av_type, wanted.mr_mode);
         (domain.mr_key_size, domain.cq_data_size) = (8, 4);
-        (domain.cq_cnt, domain.ep_cnt, domain.cntr_cnt) = (1024, 256, 1024);
+        (domain.cq_cnt, domain.ep_cnt, domain.cntr_cnt) = (1024, 256, wanted.sizes.counters);
         (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (256, 256);
         (domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (1, 1);
-        (domain.mr_iov_limit, domain.mr_cnt) = (8, 1 << 16);
+        (domain.mr_iov_limit, domain.mr_cnt) = (wanted.sizes.mr_pieces, wanted.sizes.regions);
         domain.caps = DOMAIN_CAPS;
     }
     // SAFETY: as above.

@@ -53,7 +53,7 @@ unsafe fn go(ep: *mut c_void, lent: Lent, tag: Option<u64>, call: Call) -> isize
         let ep = unsafe { object::<EndpointFid>(ep) }?;
         // SAFETY: the condition above.
         let buffer = unsafe { lent.buffer() }?;
-        let flags = call.flags(&ep.tx_flags);
+        let flags = call.flags(&ep.tx_flags)?;
         let inject = flags & cap::INJECT != 0;
         bounded(&buffer, inject)?;
         let kind = flags::SEND | kind_of(tag.is_some());
@@ -87,7 +87,7 @@ unsafe fn ask(ep: *mut c_void, lent: Lent, tag: Option<(u64, u64)>, call: Call) 
             tag,
             ignore,
         };
-        let flags = call.flags(&ep.rx_flags);
+        let flags = call.flags(&ep.rx_flags)?;
         let kind = flags::RECV | kind_of(tagged);
         let op = ep.op(Which::Receive, call.context, flags, kind)?;
         if flags & (cap::PEEK | cap::CLAIM | cap::DISCARD) != 0 {

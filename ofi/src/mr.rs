@@ -41,6 +41,15 @@ unsafe impl Object for MemoryRegion {
     }
 }
 
+/// What may be done with registered memory, here and by peers.
+const ACCESSES: u64 = cap::SEND
+    | cap::RECV
+    | cap::READ
+    | cap::WRITE
+    | cap::REMOTE_READ
+    | cap::REMOTE_WRITE
+    | cap::COLLECTIVE;
+
 /// What a domain can do with memory.
 pub(crate) static MR: Table<3> = Table::new(&[
     (0, register as *const c_void),
@@ -86,12 +95,19 @@ unsafe extern "C" fn do_control(fid: *mut c_void, command: c_int, _arg: *mut c_v
 unsafe fn open(
     domain: *mut c_void,
     memory: Lent,
-    access: u64,
+    (access, offset, flags): (u64, u64, u64),
     key: u64,
     out: *mut *mut c_void,
     context: *mut c_void,
 ) -> c_int {
     let make = |domain: &Domain, fid| {
+        // Others say that the memory is described in another way, or is of another kind.
+        if flags & !cap::RMA_EVENT != 0 {
+            return Err(errno::BADFLAGS);
+        }
+        if access & !ACCESSES != 0 || offset != 0 {
+            return Err(errno::INVAL);
+        }
         // SAFETY: the condition above.
         let buffer = unsafe { memory.buffer() }?;
         // Memory that is only a source needs to be reached by nobody.
@@ -125,15 +141,15 @@ unsafe extern "C" fn register(
     buf: *const c_void,
     len: usize,
     access: u64,
-    _offset: u64,
+    offset: u64,
     key: u64,
-    _flags: u64,
+    flags: u64,
     out: *mut *mut c_void,
     context: *mut c_void,
 ) -> c_int {
     let memory = Lent::Piece(buf, len);
     // SAFETY: the caller was given the domain, wants the region there, and lends the memory until it closes the region.
-    unsafe { open(domain, memory, access, key, out, context) }
+    unsafe { open(domain, memory, (access, offset, flags), key, out, context) }
 }
 
 /// `fi_mr_regv`
@@ -142,22 +158,22 @@ unsafe extern "C" fn register_pieces(
     iov: *const Iovec,
     count: usize,
     access: u64,
-    _offset: u64,
+    offset: u64,
     key: u64,
-    _flags: u64,
+    flags: u64,
     out: *mut *mut c_void,
     context: *mut c_void,
 ) -> c_int {
     let memory = Lent::Pieces(iov, count);
     // SAFETY: the caller was given the domain, wants the region there, and lends the memory until it closes the region.
-    unsafe { open(domain, memory, access, key, out, context) }
+    unsafe { open(domain, memory, (access, offset, flags), key, out, context) }
 }
 
 /// `fi_mr_regattr`
 unsafe extern "C" fn register_by(
     domain: *mut c_void,
     attr: *const MrAttr,
-    _flags: u64,
+    flags: u64,
     out: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: the caller says there what it wants.
@@ -165,7 +181,8 @@ unsafe extern "C" fn register_by(
         return -errno::INVAL;
     };
     let memory = Lent::Pieces(attr.iov, attr.iov_count);
-    let (access, key, context) = (attr.access, attr.requested_key, attr.context);
+    let how = (attr.access, attr.offset, flags);
+    let (key, context) = (attr.requested_key, attr.context);
     // SAFETY: the caller was given the domain, wants the region there, and lends the memory until it closes the region.
-    unsafe { open(domain, memory, access, key, out, context) }
+    unsafe { open(domain, memory, how, key, out, context) }
 }

@@ -6,6 +6,7 @@ use crate::abi::{self, Fid, Info, errno};
 use crate::domain::Domain;
 use crate::ep::{EndpointFid, Operations};
 use crate::fabric::Fabric;
+use crate::info::CAPS;
 use crate::object::{self, give};
 use crate::ptr::{Out, borrow, entry_int, string};
 use crate::table::Table;
@@ -51,7 +52,7 @@ unsafe extern "C" fn open_domain(
     out: *mut *mut c_void,
     context: *mut c_void,
 ) -> c_int {
-    let make = |_: &Fabric, fid| {
+    let make = |fabric: &Fabric, fid| {
         // SAFETY: the caller has it of `fi_getinfo`, and it is only read.
         let info = unsafe { borrow(info) }.ok_or(errno::INVAL)?;
         // SAFETY: as above.
@@ -68,8 +69,13 @@ unsafe extern "C" fn open_domain(
             let all = [attr.control_progress, attr.data_progress];
             all.contains(&abi::PROGRESS_AUTO) && config.kind() != FabricKind::Seastar
         });
-        let how = (config, automatic);
-        Ok(Domain::new(fid, how, DOMAIN.as_ptr(), mr::MR.as_ptr()))
+        let tables = (DOMAIN.as_ptr(), mr::MR.as_ptr());
+        Ok(Domain::new(
+            fid,
+            (config, automatic),
+            tables,
+            fabric.in_use(),
+        ))
     };
     // SAFETY: the caller was given the fabric, and wants the domain there.
     unsafe { object::open(fabric, out, context, make) }
@@ -80,9 +86,12 @@ unsafe extern "C" fn open_domain2(
     fabric: *mut c_void,
     info: *mut Info,
     out: *mut *mut c_void,
-    _flags: u64,
+    flags: u64,
     context: *mut c_void,
 ) -> c_int {
+    if flags != 0 {
+        return -errno::BADFLAGS;
+    }
     // SAFETY: the same arguments.
     unsafe { open_domain(fabric, info, out, context) }
 }
@@ -97,6 +106,12 @@ unsafe extern "C" fn open_endpoint(
     let make = |domain: &Domain, fid| {
         // SAFETY: the caller has it of `fi_getinfo`, and it is only read.
         let info = unsafe { borrow(info) }.ok_or(errno::INVAL)?;
+        // SAFETY: as above.
+        let kind = unsafe { borrow(info.ep_attr) }.map_or(abi::EP_UNSPEC, |ep| ep.kind);
+        let is_offered = [abi::EP_UNSPEC, abi::EP_RDM].contains(&kind) && info.caps & !CAPS == 0;
+        if !is_offered {
+            return Err(errno::INVAL);
+        }
         // SAFETY: as above.
         let tx = unsafe { borrow(info.tx_attr) }.map_or(0, |tx| tx.op_flags);
         // SAFETY: as above.

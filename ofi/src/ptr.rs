@@ -43,6 +43,15 @@ impl<T> Out<T> {
         }
     }
 
+    /// Reads something of what is there.
+    pub(crate) fn get<R>(&self, look: impl FnOnce(&T) -> R) -> R
+    where
+        T: Copy,
+    {
+        // SAFETY: `new` was promised that the pointer may be written, so there is a `T`, of which every value is one.
+        look(&unsafe { self.0.read_unaligned() })
+    }
+
     /// Stores the result.
     pub(crate) fn set(&self, value: T) {
         // SAFETY: `new` was promised that the pointer may be written.
@@ -101,6 +110,25 @@ pub(crate) unsafe fn write_bytes(p: *mut c_void, bytes: &[u8]) -> Outcome<()> {
             .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
     };
     Ok(())
+}
+
+/// Room that a caller gives for more about a failure, which is left as it is: where it is, if it has any bytes.
+pub(crate) fn kept((room, len): (*mut c_void, usize)) -> *mut c_void {
+    if len > 0 { room } else { std::ptr::null_mut() }
+}
+
+/// Writes a text to where the caller wants it, as far as there is room.
+///
+/// # Safety
+/// `p` is null or has so much room.
+pub(crate) unsafe fn write_text(p: *mut c_char, room: usize, text: &CStr) {
+    let mut bytes = text.to_bytes_with_nul().to_vec();
+    bytes.truncate(room);
+    if let Some(last) = bytes.last_mut() {
+        *last = 0;
+    }
+    // SAFETY: the condition above. A null pointer gets nothing.
+    let _ = unsafe { write_bytes(p.cast(), &bytes) };
 }
 
 /// A value at the `index`th place of an array of the caller's.

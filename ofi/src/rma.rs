@@ -46,7 +46,7 @@ unsafe fn go(ep: *mut c_void, way: Way, lent: Lent, remote: Remote, call: Call) 
         let ep = unsafe { object::<EndpointFid>(ep) }?;
         // SAFETY: the condition above.
         let buffer = unsafe { lent.buffer() }?;
-        let flags = call.flags(&ep.tx_flags);
+        let flags = call.flags(&ep.tx_flags)?;
         let inject = way == Way::Write && flags & cap::INJECT != 0;
         bounded(&buffer, inject)?;
         let peer = ep.process(call.peer)?;

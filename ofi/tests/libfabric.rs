@@ -171,7 +171,7 @@ fn calls_do_what_libfabric_says_and_wrong_ones_say_why() {
 #[test]
 fn corners_of_the_manual_pages_are_as_they_say() {
     run_c("corners", "all corners are right", &[], &[]);
-    run_c_on_the_model("corners", "all corners are right", "1");
+    run_c_on_the_model("corners", "all corners are right", "2");
 }
 
 #[test]

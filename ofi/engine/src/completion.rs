@@ -165,6 +165,12 @@ impl Queue {
         self.len.load(Ordering::SeqCst) == 0
     }
 
+    /// Whether somebody who waits for so many entries has them, or a failure, which comes first.
+    pub fn satisfies(&self, count: usize) -> bool {
+        let len = self.len.load(Ordering::SeqCst);
+        len >= count.max(1) || (len > 0 && !self.state().failed.is_empty())
+    }
+
     /// Arms the wait object ([`WaitObject::arm`]).
     pub fn arm(&self) -> bool {
         self.wait.arm(|| !self.is_empty())
