@@ -30,9 +30,7 @@ impl What {
     fn has_news(&mut self) -> bool {
         match self {
             Self::Queue(queue, users) => {
-                if queue.is_empty() {
-                    users.progress(Duration::ZERO);
-                }
+                users.progress(Duration::ZERO);
                 !queue.is_empty()
             }
             Self::Counter(Counting { counter, users }, seen) => {

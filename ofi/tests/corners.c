@@ -209,6 +209,50 @@ static void refusals(void)
     IS(fi_mr_reg(domain, memory, sizeof memory, 1ULL << 60, 0, 1, 0, &no_mr, NULL), -FI_EINVAL);
 }
 
+/* Calls that take no entry make progress also while entries are there: a message comes that only this side's calls can bring. */
+static void progress(void)
+{
+    static volatile char to;
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fi_poll_attr poll_attr = {0};
+    struct fi_cq_tagged_entry entry;
+    struct fid_ep *other;
+    struct fid_cq *cq;
+    struct fid_poll *set;
+    void *news;
+    fi_addr_t number;
+    char name[64];
+    size_t len = sizeof name;
+    IS(fi_cq_open(domain, &attr, &cq, NULL), 0);
+    IS(fi_poll_open(domain, &poll_attr, &set), 0);
+    IS(fi_poll_add(set, &cq->fid, 0), 0);
+    IS(fi_endpoint(domain, info, &other, NULL), 0);
+    IS(fi_ep_bind(other, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+    IS(fi_ep_bind(other, &av->fid, 0), 0);
+    IS(fi_enable(other), 0);
+    IS(fi_getname(&other->fid, name, &len), 0);
+    IS(fi_av_insert(av, name, 1, &number, 0, NULL), 1);
+    /* The end of a send, which nobody takes. */
+    IS(fi_tsend(other, "x", 1, NULL, number, 1, NULL), 0);
+    while (fi_cq_read(cq, NULL, 0) == -FI_EAGAIN)
+        ;
+    for (int polls = 0; polls < 2; polls++) {
+        to = 0;
+        IS(fi_trecv(other, (void *)&to, 1, NULL, FI_ADDR_UNSPEC, 2, 0, NULL), 0);
+        IS(fi_tinject(ep, "y", 1, number, 2), 0);
+        for (int i = 0; i < 10000 && to == 0; i++) {
+            IS(polls ? fi_poll(set, &news, 1) : fi_cq_read(cq, NULL, 0), polls);
+            IS(fi_cq_read(sent, &entry, 1), -FI_EAGAIN);
+        }
+        IS(to, 'y');
+    }
+    IS(fi_poll_del(set, &cq->fid, 0), 0);
+    IS(fi_close(&set->fid), 0);
+    IS(fi_close(&other->fid), 0);
+    IS(fi_close(&cq->fid), 0);
+    IS(fi_av_remove(av, &number, 1, 0), 0);
+}
+
 /* What a queue tells to who has named no format, no room for more about a failure, or too little for its text. */
 static void queues(void)
 {
@@ -400,6 +444,7 @@ int main(void)
     open_all();
     offers();
     refusals();
+    progress();
     queues();
     thresholds();
     lengths();
