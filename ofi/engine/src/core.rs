@@ -43,6 +43,8 @@ pub(crate) enum Use {
     },
     /// The request of this atomic operation.
     Asked(u64),
+    /// What a peer is told of this write, which ends by that.
+    Note { op: Op, len: u64 },
     /// Bytes of which nobody waits for the end.
     Nothing,
 }
@@ -251,7 +253,7 @@ impl Core {
             return Ok(self.go(at, what)?);
         }
         // An answer waits however many others do: its peer has asked for it.
-        if self.queued - self.answers >= MOST_QUEUED && what.op().is_some() {
+        if self.queued - self.answers >= MOST_QUEUED && what.is_new() {
             return Err(Refused::Again);
         }
         self.answers += usize::from(what.is_answer());
@@ -445,11 +447,12 @@ impl Core {
             Outgoing::Exposed(key) => {
                 self.send_bytes(at, Kind::Exposed, (key, None), Vec::new(), Use::Nothing)
             }
-            Outgoing::Written(data) => {
+            Outgoing::Written { data, op, len } => {
                 let slot = self.slots.take().ok_or(Error::NoSpace)?;
                 let said = (Kind::Written, 0, Some(data));
                 let nothing = Load::Copied(Vec::new());
-                self.tell((at, slot), (&nothing, false), said, Use::Nothing)
+                let used = Use::Note { op, len };
+                self.tell((at, slot), (&nothing, false), said, used)
             }
         }
     }
@@ -530,6 +533,7 @@ impl Core {
         let ok = fail == NiFail::OK;
         match used {
             Use::Message { op, len, tag, .. } => self.reporter.sent(&op, ok, len, tag),
+            Use::Note { op, len } => self.reporter.sent(&op, ok, len, 0),
             Use::Envelope(number) if !ok => self.unexpose(number),
             Use::Asked(number) if !ok => self.unanswered(number),
             Use::Write { op, len, told } => self.written(op, len, told, fail, mlength),

@@ -134,8 +134,12 @@ pub(crate) enum Outgoing {
         into: Buffer,
         op: Op,
     },
-    /// A write with this data has had its effect.
-    Written(u32),
+    /// A write with this data has had its effect. It ends when that has left, so that whoever ends next loses no note.
+    Written {
+        data: u32,
+        op: Op,
+        len: u64,
+    },
     /// An atomic operation: its request and operands, and who waits for its end.
     Atomic {
         bytes: Vec<u8>,
@@ -191,13 +195,19 @@ impl Outgoing {
         }
     }
 
+    /// Whether its program may be told to try again; what continues an operation has to wait.
+    pub(crate) fn is_new(&self) -> bool {
+        self.op().is_some() && !matches!(self, Self::Written { .. })
+    }
+
     pub(crate) fn op(&self) -> Option<&Op> {
         match self {
             Self::Message { op, .. }
             | Self::Write { op, .. }
             | Self::Read { op, .. }
+            | Self::Written { op, .. }
             | Self::Atomic { op, .. } => Some(op),
-            Self::Written(_) | Self::AtomicDone(..) | Self::Fetched(..) | Self::Exposed(_) => None,
+            Self::AtomicDone(..) | Self::Fetched(..) | Self::Exposed(_) => None,
         }
     }
 }
@@ -380,7 +390,11 @@ mod tests {
         assert!(!peer.is_free(), "it has not answered");
         peer.state = Acquaintance::Open;
         assert!(peer.is_free());
-        peer.queue.push(Outgoing::Written(1));
+        peer.queue.push(Outgoing::Written {
+            data: 1,
+            op: Op::default(),
+            len: 0,
+        });
         assert!(!peer.is_free(), "another waits");
         peer.queue.pop(false);
         peer.credits = 0;

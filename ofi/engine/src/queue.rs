@@ -83,11 +83,20 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::completion::Op;
+
+    fn written(data: u32) -> Outgoing {
+        Outgoing::Written {
+            data,
+            op: Op::default(),
+            len: 0,
+        }
+    }
 
     fn queue(operations: u32, answers: u64) -> Queue {
         let mut queue = Queue::default();
         for n in 0..operations {
-            queue.push(Outgoing::Written(n));
+            queue.push(written(n));
         }
         for n in 0..answers {
             queue.push(Outgoing::AtomicDone(n, None));
@@ -99,7 +108,7 @@ mod tests {
         let mut all = Vec::new();
         while let Some(next) = queue.next(held).map(Outgoing::is_answer) {
             all.push(match queue.pop(held) {
-                Some(Outgoing::Written(n)) => (false, n.into()),
+                Some(Outgoing::Written { data, .. }) => (false, data.into()),
                 Some(Outgoing::AtomicDone(n, _)) => (true, n),
                 other => panic!("{other:?}"),
             });
@@ -122,7 +131,7 @@ mod tests {
         assert_eq!(left(&mut both, true), [(true, 0), (true, 1)]);
         assert_eq!(both.len(), (2, 0));
         assert!(both.lets_pass(&Outgoing::AtomicDone(2, None)));
-        assert!(!both.lets_pass(&Outgoing::Written(2)));
+        assert!(!both.lets_pass(&written(2)));
         assert_eq!(left(&mut both, false), [(false, 0), (false, 1)]);
     }
 }

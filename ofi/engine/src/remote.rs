@@ -291,9 +291,11 @@ impl Core {
         }
         if let Some((at, data)) = told {
             let id = self.peers.get(at).id;
-            if let Err(error) = self.submit(id, Outgoing::Written(data)) {
+            if let Err(error) = self.submit(id, Outgoing::Written { data, op, len }) {
                 tracing::error!(%error, "a peer is not told of a write");
+                self.reporter.failed(&op, Failure::Fabric, &end, 0);
             }
+            return;
         }
         self.reporter.done(&op, &end);
     }

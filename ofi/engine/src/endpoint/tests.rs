@@ -510,10 +510,22 @@ fn a_write_with_data_is_told_to_its_target_after_it() {
             op,
         )
         .unwrap();
+    let begun = Instant::now();
+    let mut first = [0];
+    while first[0] != bytes(8, 5)[0] {
+        assert!(begun.elapsed() < LIMIT, "nothing is written");
+        b.endpoint.progress(Duration::ZERO);
+        memory.read(0, &mut first).unwrap();
+    }
+    // Whoever ends with the completion of its write would take along what the target is to be told.
+    for _ in 0..100 {
+        assert!(a.poll().is_none(), "its target has not been told");
+    }
     let (entry, source) = next(&[&b, &a]).unwrap();
     let kind = flags::RMA | flags::REMOTE_WRITE | flags::REMOTE_CQ_DATA;
     assert_eq!((entry.data, entry.flags, source), (99, kind, 0));
     has(&memory, 8, 5);
+    assert_eq!(next(&[&a, &b]).unwrap().0.context, 1);
 }
 
 #[test]

@@ -83,6 +83,11 @@ fn force(hostile: &Side, target: &Side, start: impl FnOnce()) {
     target.endpoint.progress(Duration::ZERO);
 }
 
+fn note(data: u32) -> Outgoing {
+    let op = Op::default();
+    Outgoing::Written { data, op, len: 0 }
+}
+
 #[test]
 fn a_peer_that_asks_for_atomics_and_grants_nothing_is_given_up() {
     let sides = three();
@@ -326,7 +331,7 @@ fn a_peer_that_tells_more_than_it_may_to_a_program_that_takes_nothing_is_given_u
     for round in 1..=3 {
         for _ in 0..FULL + 2 * OVER {
             force(hostile, target, || {
-                let told = hostile.endpoint.core().submit(to, Outgoing::Written(7));
+                let told = hostile.endpoint.core().submit(to, note(7));
                 told.unwrap();
             });
             if waiting(target, 0).1 == round {
