@@ -8,7 +8,7 @@ mod member;
 mod tests;
 
 use super::choice::{check_choice, unusable};
-use super::owner::{Number, Owner};
+use super::owner::{JobRank, Owner};
 use super::rank::Client;
 use super::simulation::SIMULATION_VARIABLE;
 use super::start::Address as Place;
@@ -25,9 +25,8 @@ use member::Member;
 use portals_core::{Limits, NiConfig};
 use std::sync::OnceLock;
 
-/// Opens an endpoint in the simulation that the environment names. Of the processes that a launcher has numbered each has the place
-/// of its number; others have the next free one. The process id is that of the place, and the clock begins at the present of the
-/// simulation.
+/// Opens an endpoint in the simulation that the environment names. A rank of a launcher's job has the place of its rank; other
+/// processes have the next free one. The process id is that of the place, and the clock begins at the present of the simulation.
 ///
 /// # Errors
 /// The environment names no simulation, it cannot be reached, or it does not take this endpoint: the message says why, and
@@ -48,7 +47,7 @@ pub fn open_endpoint(config: &FabricConfig, wishes: &Wishes) -> Result<OpenEndpo
     })?;
     let owner = Owner {
         process: own_number()?,
-        number: Number::own(),
+        job_rank: JobRank::of_this_process(),
     };
     join(&place, wishes, owner)
 }

@@ -55,7 +55,7 @@ pub(super) struct Hello {
 pub(super) struct Arrival {
     /// What it wishes; the process id is the simulation's choice.
     pub(super) config: NiConfig,
-    /// Whose it is.
+    /// The process that opens it.
     pub(super) owner: Owner,
     pub(super) memory: Handed,
 }

@@ -178,7 +178,7 @@ enum RankState {
     /// It runs, and has made no call for so long that time passes without it.
     Silent,
     Rejoining,
-    /// An endpoint that has met somebody, and waits for those whose processes were started together with its own.
+    /// An endpoint that has met somebody, and waits for those of the other ranks of its job.
     Entering,
     Gone {
         closed: bool,

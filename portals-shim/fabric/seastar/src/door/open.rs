@@ -21,7 +21,7 @@ pub(crate) struct Newcomer {
     pub(crate) line: Line,
     /// What it wishes.
     pub(crate) config: NiConfig,
-    /// The process whose it is.
+    /// The process that has opened it.
     pub(crate) of: Owner,
     pub(crate) memory: ProcessMemory,
     /// Tells of the end of its process.

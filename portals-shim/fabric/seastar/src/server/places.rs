@@ -96,7 +96,7 @@ fn begin(
     Ok(())
 }
 
-/// How long endpoints wait to begin together: no longer than one may be silent, whoever else calls meanwhile.
+/// Since when ranks of a job wait for each other: no longer than one may be silent, whoever else calls meanwhile.
 #[derive(Debug, Default)]
 struct Gathering {
     since: Option<Instant>,
@@ -113,9 +113,7 @@ impl Gathering {
             .patience
             .is_some_and(|patience| since.elapsed() >= patience)
         {
-            tracing::info!(
-                "some of the processes that were started together have met nobody; the others begin without them"
-            );
+            tracing::info!("some ranks of a job have met nobody; the others begin without them");
             sim.stop_gathering();
             self.since = None;
         }

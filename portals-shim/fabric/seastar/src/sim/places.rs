@@ -5,8 +5,8 @@
 //! * The clock of an endpoint begins at the present.
 //! * An endpoint is outside until it has *met* somebody: it has told the simulation of a peer, or a wait or look of it has
 //!   taken an event. Before that it holds nobody's time, and its calls are made at the present.
-//! * Endpoints of processes that a launcher has started together ([`Owner`]) begin at the same time: one that has met somebody waits until
-//!   all have, for some wall time at most.
+//! * Endpoints of the ranks of a launcher's job ([`Owner`]) begin at the same time: one that has met somebody waits until one of each rank
+//!   has, for some wall time at most.
 //! * From then on it is like a rank of a job. One that is back from outside waits for nobody.
 //! * Of the endpoints of one process the one that called last stands for the process. The others are silent as long: their
 //!   threads, if they have any, hold no time.
@@ -21,7 +21,7 @@
 //! what it had sent before has arrived by then, mostly. What they await of it fails, and so does what they send to it later. A wait for ever
 //! ends then, unless an event says what has failed.
 
-use super::super::owner::{Number, Owner};
+use super::super::owner::{JobRank, Owner};
 use super::super::usermem::UserMemory;
 use super::{Rank, RankState, Return, Setting, Sim, SimError, Work};
 use fabric_api::call::{Answer, Call};
@@ -36,8 +36,8 @@ use std::collections::BTreeSet;
 /// notice, as its jobs end together.
 pub(super) const NOTICE: SimDuration = SimDuration::from_us(10_000);
 
-/// Endpoints that begin together do so at the next time that is so many whole times this: more than their setting up takes, and nothing
-/// happens meanwhile.
+/// Ranks of a job begin together at a virtual time that is a multiple of this. Setting up their endpoints takes less, and nothing else
+/// happens before. Chosen, not measured.
 const BEGINNING: SimDuration = SimDuration::from_us(100_000);
 
 /// What a simulation knows of the endpoints that may join it.
@@ -45,7 +45,9 @@ const BEGINNING: SimDuration = SimDuration::from_us(100_000);
 pub(super) struct Places {
     /// By place: whose its endpoint is.
     owners: Vec<Owner>,
-    /// Processes that were started together, by how many: nobody waits for the others of these any more.
+    /// Places of endpoints that wait to begin together with the other ranks of their jobs.
+    entering: BTreeSet<usize>,
+    /// Sizes of jobs whose ranks no longer wait for each other, as some did not come.
     scattered: BTreeSet<u32>,
     /// Endpoints with the places of those who have sent something to them or were sent something by them, until it is heard that they have
     /// left.
@@ -82,6 +84,7 @@ impl Sim {
         let mut sim = Self::on(setting, &all, &[], Vec::new())?;
         sim.places = Some(Box::new(Places {
             owners: vec![Owner::alone(0); all.len()],
+            entering: BTreeSet::new(),
             scattered: BTreeSet::new(),
             acquainted: BTreeSet::new(),
             left: BTreeSet::new(),
@@ -95,16 +98,18 @@ impl Sim {
             && !self.returns.iter().any(|r| r.rank == rank)
     }
 
-    /// The place that an endpoint of `owner` has in every run: that of its process's number, and for further endpoints of the
-    /// process places behind those of the others' first.
+    /// The place that an endpoint of `owner` has in every run: that of the rank. Further endpoints of a rank have places behind the
+    /// first ones of all ranks.
     fn own_place(&self, owner: Owner) -> Option<usize> {
-        let Number { rank, of } = owner.number?;
+        let JobRank { rank, size } = owner.job_rank?;
         let places = self.places.as_ref()?;
         let there = places.owners.iter().zip(&self.ranks);
         let before = there
             .filter(|(other, r)| **other == owner && !matches!(r.state, RankState::Gone { .. }))
             .count();
-        before.checked_mul(of as usize)?.checked_add(rank as usize)
+        before
+            .checked_mul(size as usize)?
+            .checked_add(rank as usize)
     }
 
     /// Gives an endpoint of `owner` its place, or the first free one, and its process id; `None`: there is none.
@@ -154,94 +159,94 @@ impl Sim {
         Some((rank, id))
     }
 
-    /// An endpoint that has met somebody takes part in time. Those whose processes were started together begin together.
+    /// An endpoint that has met somebody takes part in time. One of a rank of a job waits for the other ranks.
     pub(super) fn enter(&mut self, rank: usize) {
-        let number = self.places.as_ref().and_then(|p| p.owners[rank].number);
         let has_met = self.ranks[rank].met;
-        let awaited = number.filter(|n| !has_met && !self.is_scattered(n.of));
-        let r = &mut self.ranks[rank];
-        let Some(Number { of, .. }) = awaited else {
-            let enters = r.enter();
-            self.returns.push_back(Return {
-                rank,
-                clock: r.clock,
-                result: Ok(Answer::Done),
+        let awaiting = self
+            .places
+            .as_mut()
+            .filter(|_| !has_met)
+            .and_then(|places| {
+                let JobRank { size, .. } = places.owners[rank].job_rank?;
+                let waits = !places.scattered.contains(&size);
+                waits.then(|| places.entering.insert(rank)).map(|_| size)
             });
-            self.running += usize::from(enters);
+        let r = &mut self.ranks[rank];
+        if let Some(size) = awaiting {
+            r.state = RankState::Entering;
+            if self.are_all_here(size) {
+                self.begin_together(size);
+            }
             return;
-        };
-        r.state = RankState::Entering;
-        if self.are_all_here(of) {
-            self.begin_together(of);
         }
+        let enters = r.enter();
+        self.returns.push_back(Return {
+            rank,
+            clock: r.clock,
+            result: Ok(Answer::Done),
+        });
+        self.running += usize::from(enters);
     }
 
-    fn is_scattered(&self, of: u32) -> bool {
-        self.places
-            .as_ref()
-            .is_some_and(|places| places.scattered.contains(&of))
-    }
-
-    /// The endpoints of processes of which so many were started together.
-    fn together(&self, of: u32) -> impl Iterator<Item = (usize, u32)> + '_ {
-        let owners = self.places.iter().flat_map(|places| &places.owners);
-        owners.enumerate().filter_map(move |(rank, owner)| {
-            let number = owner.number.filter(|n| n.of == of)?;
-            let gone = matches!(self.ranks[rank].state, RankState::Gone { .. });
-            (!gone).then_some((rank, number.rank))
-        })
-    }
-
-    fn are_all_here(&self, of: u32) -> bool {
-        let has_begun = |rank: usize| {
-            let r = &self.ranks[rank];
-            r.met || matches!(r.state, RankState::Entering)
+    /// Whether an endpoint of each rank of the jobs of this size has met somebody.
+    fn are_all_here(&self, size: u32) -> bool {
+        let Some(places) = &self.places else {
+            return false;
         };
-        let begun = self.together(of).filter(|(rank, _)| has_begun(*rank));
-        let numbers: BTreeSet<u32> = begun.map(|(_, number)| number).collect();
-        numbers.len() == of as usize
-    }
-
-    /// Lets those in that wait for each other: at a whole [`BEGINNING`], so that the chips are in the same phase in every run.
-    fn begin_together(&mut self, of: u32) {
-        let entering =
-            |(rank, _): &(usize, u32)| matches!(self.ranks[*rank].state, RankState::Entering);
-        let all: Vec<usize> = self
-            .together(of)
-            .filter(entering)
-            .map(|(rank, _)| rank)
+        let has_met = |(place, owner): (usize, &Owner)| {
+            let JobRank { rank, size: of } = owner.job_rank?;
+            let is_here =
+                self.ranks[place].met && !matches!(self.ranks[place].state, RankState::Gone { .. });
+            (of == size && (is_here || places.entering.contains(&place))).then_some(rank)
+        };
+        let ranks: BTreeSet<u32> = places
+            .owners
+            .iter()
+            .enumerate()
+            .filter_map(has_met)
             .collect();
-        let clocks = all.iter().map(|rank| self.ranks[*rank].clock);
-        let latest = clocks.fold(self.now, SimTime::max).as_ps();
-        let whole = BEGINNING.as_ps();
-        let whole = latest.div_ceil(whole).saturating_mul(whole);
-        let at = SimTime::ZERO + SimDuration::from_ps(whole);
-        for rank in all {
-            self.ranks[rank].enter();
-            self.finish(rank, at, Ok(Answer::Done));
-        }
+        ranks.len() == size as usize
     }
 
-    /// Whether endpoints wait for others of processes that were started together with theirs.
-    pub(crate) fn is_gathering(&self) -> bool {
-        let mut states = self.ranks.iter().map(|r| &r.state);
-        states.any(|state| matches!(state, RankState::Entering))
-    }
-
-    /// They wait no longer, nor does who comes later.
-    pub(crate) fn stop_gathering(&mut self) {
-        let entering = |rank: &usize| matches!(self.ranks[*rank].state, RankState::Entering);
-        let waiting: Vec<usize> = (0..self.ranks.len()).filter(entering).collect();
+    /// Lets the ranks of jobs of this size begin that wait for each other.
+    fn begin_together(&mut self, size: u32) {
         let Some(places) = &mut self.places else {
             return;
         };
-        let numbers = waiting
+        let owners = &places.owners;
+        let is_of = |place: &usize| owners[*place].job_rank.is_some_and(|job| job.size == size);
+        let all: Vec<usize> = places.entering.iter().copied().filter(is_of).collect();
+        places.entering.retain(|place| !is_of(place));
+        let clocks = all.iter().map(|place| self.ranks[*place].clock);
+        let latest = clocks.fold(self.now, SimTime::max).as_ps();
+        let step = BEGINNING.as_ps();
+        let at = SimTime::ZERO + SimDuration::from_ps(latest.div_ceil(step).saturating_mul(step));
+        for place in all {
+            self.ranks[place].enter();
+            self.finish(place, at, Ok(Answer::Done));
+        }
+    }
+
+    /// Whether ranks of a job wait for each other.
+    pub(crate) fn is_gathering(&self) -> bool {
+        self.places
+            .as_ref()
+            .is_some_and(|places| !places.entering.is_empty())
+    }
+
+    /// The ranks that wait begin, and later ones of jobs of their sizes do not wait.
+    pub(crate) fn stop_gathering(&mut self) {
+        let Some(places) = &mut self.places else {
+            return;
+        };
+        let jobs = places
+            .entering
             .iter()
-            .filter_map(|rank| places.owners[*rank].number);
-        let scattered: BTreeSet<u32> = numbers.map(|number| number.of).collect();
-        places.scattered.extend(&scattered);
-        for of in scattered {
-            self.begin_together(of);
+            .filter_map(|place| places.owners[*place].job_rank);
+        let sizes: BTreeSet<u32> = jobs.map(|job| job.size).collect();
+        places.scattered.extend(&sizes);
+        for size in sizes {
+            self.begin_together(size);
         }
     }
 
@@ -315,9 +320,10 @@ impl Sim {
 
     /// The endpoint of a place has left at `at`: its library goes, and the others will hear of it.
     pub(super) fn vacate(&mut self, rank: usize, at: SimTime) {
-        if self.places.is_none() {
+        let Some(places) = &mut self.places else {
             return;
-        }
+        };
+        places.entering.remove(&rank);
         let Rank { node, process, .. } = self.ranks[rank];
         let kernel = &mut self.nodes.0[node];
         let id = kernel.processes[process].ni.config().id;

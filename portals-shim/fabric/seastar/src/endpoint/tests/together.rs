@@ -1,15 +1,14 @@
-//! Endpoints of processes that a launcher has started together.
+//! Endpoints of the ranks of a launcher's job.
 
 use super::*;
-use crate::owner::Number;
+use crate::owner::JobRank;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::scope;
 
-/// The process of that number, of `of`.
-fn numbered(rank: u32, of: u32) -> Owner {
+fn of_job(rank: u32, size: u32) -> Owner {
     Owner {
         process: 100 + u64::from(rank),
-        number: Number::new(rank, of),
+        job_rank: JobRank::new(rank, size),
     }
 }
 
@@ -20,7 +19,7 @@ fn joined(served: &Served, order: [u32; 2]) -> [Endpoint; 2] {
         if let Some((_, first)) = joined.first() {
             first.hears_nothing();
         }
-        joined.push((rank, served.join_as(numbered(rank, 2))));
+        joined.push((rank, served.join_as(of_job(rank, 2))));
     }
     joined.sort_by_key(|(rank, _)| *rank);
     let [one, other] = <[_; 2]>::try_from(joined).ok().unwrap();
@@ -69,39 +68,38 @@ fn ranks_see_the_same_times_in_whatever_order_they_join() {
     assert_eq!(times([1, 0]), first);
 }
 
-/// Places are those of the processes' numbers, and of further endpoints behind them; who has no number takes what is free.
+/// Further endpoints of a rank have places behind the first ones; a process without a rank takes what is free.
 #[test]
-fn a_rank_has_the_place_of_its_number() {
+fn an_endpoint_has_the_place_of_its_rank() {
     let served = Served::new(5);
     let join = |owner| served.join_as(owner);
-    let (two, one) = (join(numbered(1, 2)), join(numbered(0, 2)));
-    let (four, three) = (join(numbered(1, 2)), join(numbered(0, 2)));
+    let (two, one) = (join(of_job(1, 2)), join(of_job(0, 2)));
+    let (four, three) = (join(of_job(1, 2)), join(of_job(0, 2)));
     let last = join(Owner::alone(1));
     let nids = [one, two, three, four, last].map(|e| e.id().nid);
-    assert!(nids.is_sorted(), "{nids:?}");
+    assert!(nids.is_sorted_by(|a, b| a < b), "{nids:?}");
     served.end().unwrap();
 }
 
-/// A number that is somebody else's, or one beyond the places, costs nobody a place.
+/// A rank that another process has, or one beyond the places, costs nobody a place.
 #[test]
-fn a_wrong_number_gets_the_next_place() {
+fn a_wrong_rank_gets_the_next_place() {
     let served = Served::new(3);
-    let ids = [
-        numbered(1, 2),
-        Owner {
-            process: 7,
-            ..numbered(1, 2)
-        },
-        numbered(900, 1000),
-    ]
-    .map(|owner| served.join_as(owner).id());
-    assert_ne!(ids[0], ids[1]);
-    assert_ne!(ids[1], ids[2]);
-    assert_ne!(ids[0], ids[2]);
+    let impostor = Owner {
+        process: 7,
+        ..of_job(1, 2)
+    };
+    let join = |owner| served.join_as(owner);
+    let first = join(of_job(1, 2));
+    let second = join(impostor);
+    let third = join(of_job(900, 1000));
+    let nids = [&second, &first, &third].map(|e| e.id().nid);
+    assert!(nids.is_sorted_by(|a, b| a < b), "{nids:?}");
+    assert!(served.refusal().contains("is taken"));
     served.end().unwrap();
 }
 
-/// One that never comes is waited for no longer than a rank may be silent, also while another endpoint goes on making calls.
+/// A rank that never comes is waited for no longer than a rank may be silent, also while another endpoint goes on making calls.
 #[test]
 fn who_does_not_come_is_not_waited_for() {
     let served = Served::with(4, Placement::ONE, Some(Duration::from_millis(100)));
