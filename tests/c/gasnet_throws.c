@@ -2,6 +2,7 @@
  * argument says which function; node 1 runs it. */
 #include "gasnet_check.h"
 #include <gasnet_coll.h>
+#include <gasnet_tools.h>
 
 #include <pthread.h>
 #include <string.h>
@@ -35,6 +36,12 @@ static void combine(void *to, size_t n, const void *left, size_t lefts, const vo
 	leave();
 }
 
+static void statistics(void (*print)(const char *, ...))
+{
+	(void)print;
+	leave();
+}
+
 int main(int argc, char **argv)
 {
 	gasnet_handlerentry_t table[] = { { 200, (void (*)())handler } };
@@ -50,6 +57,10 @@ int main(int argc, char **argv)
 	if (strcmp(how, "collective") == 0) {
 		gasnet_coll_init(NULL, 0, functions, 1, 0);
 		gasnet_coll_reduce(GASNET_TEAM_ALL, 1, &to, &from, 0, 0, sizeof from, 1, 0, 0, GASNET_COLL_LOCAL);
+	}
+	if (strcmp(how, "statistics") == 0) {
+		if (gasnet_mynode() == 1) (void)GASNETT_STATS_INIT(statistics);
+		gasnet_exit(0);
 	}
 	GASNET_BLOCKUNTIL(0);
 	return 0;

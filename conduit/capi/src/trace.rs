@@ -14,6 +14,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::OnceLock;
 
+use crate::am::Running;
 use crate::ptr::{Incoming, Out, Outgoing, StaticText, Text};
 use crate::state;
 
@@ -245,7 +246,7 @@ pub extern "C" fn gasneti_trace_freeze_line(by: c_int) {
 }
 
 type Printer = *const c_void;
-type Callback = unsafe extern "C" fn(Printer);
+type Callback = unsafe extern "C-unwind" fn(Printer);
 
 /// `GASNETT_STATS_INIT`: `callback` is called with `printer`, a function of the program, when the files end.
 ///
@@ -261,8 +262,10 @@ pub unsafe extern "C" fn gasneti_stats_at_end(
     };
     let printer = printer.expose_provenance();
     t.at_end(move || {
+        let running = Running::begin("a function of GASNETT_STATS_INIT");
         // SAFETY: the condition of this function; code stays mapped.
         unsafe { callback(std::ptr::with_exposed_provenance(printer)) };
+        running.returned();
     });
     1
 }

@@ -314,8 +314,13 @@ fn a_function_of_the_program_that_does_not_return_ends_the_job_by_name() {
             ("handler", "a handler"),
             ("hook", "gasnet_client_attach_hook"),
             ("collective", "a function of a collective"),
+            ("statistics", "a function of GASNETT_STATS_INIT"),
         ] {
-            let output = launch("shm", 2, &program, &[how]).output().unwrap();
+            let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("throws-{by}-%"));
+            let output = launch("shm", 2, &program, &[how])
+                .env("GASNET_STATSFILE", file)
+                .output()
+                .unwrap();
             let said = text(&output);
             assert_eq!(output.status.code(), Some(134), "{by} {how}: {said}");
             let line = format!("*** FATAL ERROR: GASNet node 1/2: {subject} has not returned");
