@@ -1,8 +1,10 @@
 //! Latency and accepted load of the routers and links of a torus of 8 x 8.
 
+mod study;
+
 use std::fmt::Write;
 
-use nic_model::load::{Bounds, Load, Pattern, bounds, carry};
+use nic_model::load::{Bounds, Pattern, bounds, carry};
 use nic_model::{Machine, Topology};
 
 /// Loads, in percent of the greatest that the busiest channel can carry.
@@ -16,14 +18,7 @@ fn cell(
     part: u32,
 ) -> String {
     let per_mille = (most.accepted * 10.0 * f64::from(part)).round() as u32;
-    let load = Load {
-        pattern,
-        per_mille,
-        warm_up: 5_000,
-        window: 10_000,
-        seed: 1,
-    };
-    let carried = carry(machine, topology, &load);
+    let carried = carry(machine, topology, &study::load(pattern, per_mille));
     let latency = match carried.latency {
         Some(latency) if !carried.is_saturated() => latency.as_ns().to_string(),
         _ => "saturated".to_owned(),
@@ -33,11 +28,7 @@ fn cell(
 
 /// The table of the book: rows are loads, with latency and accepted load of each pattern.
 pub(crate) fn table(tie_break: u32) -> String {
-    let machine = Machine::named("xt4").expect("it is built in");
-    let machine = machine
-        .with("network.tie_break", tie_break.into())
-        .expect("a value of it");
-    let topology = Topology::torus([8, 8, 1]).expect("it is small");
+    let (machine, topology) = (study::machine(tie_break), study::torus());
     let bounds = Pattern::ALL.map(|pattern| bounds(&machine, &topology, pattern));
     let mut table = String::from("| of the bound |");
     for pattern in Pattern::ALL {

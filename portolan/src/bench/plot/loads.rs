@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
-use nic_model::load::{Bounds, Carried, Load, Pattern, bounds, carry};
-use nic_model::{Machine, Topology};
+use nic_model::load::{Bounds, Carried, Pattern, bounds, carry};
+
+#[path = "../../../../nic-model/tests/load/study.rs"]
+mod study;
 
 use super::tests::words;
 use super::{Frame, Point, Series, picture};
@@ -27,24 +29,14 @@ struct Curve {
 
 /// The loads of the table of the book, and some between them.
 fn curves() -> Vec<Curve> {
-    let machine = Machine::named("xt4").unwrap();
-    let machine = machine.with("network.tie_break", 1).unwrap();
-    let topology = Topology::torus([8, 8, 1]).unwrap();
+    let (machine, topology) = (study::machine(1), study::torus());
     let curve = |pattern| {
         let bound = bounds(&machine, &topology, pattern);
         let loads = PARTS.map(|part| (bound.accepted * 10.0 * f64::from(part)).round() as u32);
         // A source sends a flit in each flit time at most.
         let loads = loads.into_iter().filter(|per_mille| *per_mille <= 1_000);
-        let carried = loads.map(|per_mille| {
-            let load = Load {
-                pattern,
-                per_mille,
-                warm_up: 5_000,
-                window: 10_000,
-                seed: 1,
-            };
-            carry(&machine, &topology, &load)
-        });
+        let carried =
+            loads.map(|per_mille| carry(&machine, &topology, &study::load(pattern, per_mille)));
         Curve {
             pattern,
             bound,
