@@ -131,12 +131,27 @@ waits! {
     TIMEDRDLOCK = pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t; Some(CLOCK_REALTIME)) at c"pthread_rwlock_timedrdlock", None, is_timeout;
     /// `pthread_rwlock_timedwrlock`
     TIMEDWRLOCK = pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t; Some(CLOCK_REALTIME)) at c"pthread_rwlock_timedwrlock", None, is_timeout;
+    /// `pthread_rwlock_clockrdlock`
+    CLOCKRDLOCK = pthread_rwlock_clockrdlock(lock: *mut pthread_rwlock_t; Some(clock), clock) at c"pthread_rwlock_clockrdlock", None, is_timeout;
+    /// `pthread_rwlock_clockwrlock`
+    CLOCKWRLOCK = pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t; Some(clock), clock) at c"pthread_rwlock_clockwrlock", None, is_timeout;
+    /// `cnd_timedwait`
+    CND_TIMEDWAIT = cnd_timedwait(cond: *mut c_void, mutex: *mut c_void; Some(CLOCK_REALTIME)) at c"cnd_timedwait", None, is_thrd_timeout;
+    /// `mtx_timedlock`
+    MTX_TIMEDLOCK = mtx_timedlock(mutex: *mut c_void; Some(CLOCK_REALTIME)) at c"mtx_timedlock", None, is_thrd_timeout;
     /// `pthread_timedjoin_np`
     TIMEDJOIN = pthread_timedjoin_np(thread: pthread_t, value: *mut *mut c_void; Some(CLOCK_REALTIME)) at c"pthread_timedjoin_np", None, is_timeout;
+    /// `pthread_clockjoin_np`
+    CLOCKJOIN = pthread_clockjoin_np(thread: pthread_t, value: *mut *mut c_void; Some(clock), clock) at c"pthread_clockjoin_np", None, is_timeout;
     /// `sem_timedwait`
     SEM_TIMEDWAIT = sem_timedwait(semaphore: *mut sem_t; Some(CLOCK_REALTIME)) at c"sem_timedwait", None, is_errno_timeout;
     /// `sem_clockwait`
     SEM_CLOCKWAIT = sem_clockwait(semaphore: *mut sem_t; Some(clock), clock) at c"sem_clockwait", None, is_errno_timeout;
+}
+
+/// Of the functions of `<threads.h>`: `thrd_timedout`.
+fn is_thrd_timeout(outcome: c_int) -> bool {
+    outcome == 4
 }
 
 /// Of functions that say by `errno` what was wrong. It is as they left it when this returns.

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 /* The system's clocks under `portolan run --clock virtual`: differences are those of the interface's clock, sleeps take virtual
  * time, waits end when their time comes, and threads that make no calls have the host's clocks. What is printed is compared
  * with another run. Any number of ranks. */
@@ -11,6 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -109,7 +111,10 @@ static void deadlines(void)
 {
 	enum { LENGTH = 20000000 };
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, taken = PTHREAD_MUTEX_INITIALIZER;
+	pthread_rwlock_t shared = PTHREAD_RWLOCK_INITIALIZER;
 	pthread_condattr_t attributes;
+	mtx_t plain;
+	cnd_t condition;
 	pthread_cond_t real = PTHREAD_COND_INITIALIZER, monotonic;
 	struct timespec at;
 	sem_t semaphore;
@@ -137,6 +142,28 @@ static void deadlines(void)
 	at = after(CLOCK_REALTIME, LENGTH);
 	CHECK(pthread_mutex_timedlock(&taken, &at) == ETIMEDOUT);
 	took("a lock", before, LENGTH);
+	CHECK(mtx_init(&plain, mtx_timed) == thrd_success && cnd_init(&condition) == thrd_success && mtx_lock(&plain) == thrd_success);
+	before = shown(CLOCK_MONOTONIC);
+	at = after(CLOCK_REALTIME, LENGTH);
+	CHECK(cnd_timedwait(&condition, &plain, &at) == thrd_timedout);
+	took("a condition of C11", before, LENGTH);
+	CHECK(pthread_rwlock_rdlock(&shared) == 0);
+	before = shown(CLOCK_MONOTONIC);
+	at = after(CLOCK_REALTIME, LENGTH);
+	CHECK(pthread_rwlock_timedwrlock(&shared, &at) == ETIMEDOUT);
+	took("a lock of readers", before, LENGTH);
+#if defined __GLIBC__ && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 30)
+	before = shown(CLOCK_MONOTONIC);
+	at = after(CLOCK_MONOTONIC, LENGTH);
+	CHECK(pthread_rwlock_clockwrlock(&shared, CLOCK_MONOTONIC, &at) == ETIMEDOUT);
+	at = after(CLOCK_MONOTONIC, LENGTH);
+	CHECK(pthread_mutex_clocklock(&taken, CLOCK_MONOTONIC, &at) == ETIMEDOUT);
+	at = after(CLOCK_MONOTONIC, LENGTH);
+	CHECK(sem_clockwait(&semaphore, CLOCK_MONOTONIC, &at) == -1 && errno == ETIMEDOUT);
+	at = after(CLOCK_MONOTONIC, LENGTH);
+	CHECK(pthread_cond_clockwait(&real, &mutex, CLOCK_MONOTONIC, &at) == ETIMEDOUT);
+	took("what names its clock", before, 4 * LENGTH);
+#endif
 	CHECK(sem_post(&semaphore) == 0 && sem_timedwait(&semaphore, &at) == 0);
 	/* No time at all. */
 	at.tv_nsec = SECOND;
