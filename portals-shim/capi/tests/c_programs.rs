@@ -371,20 +371,23 @@ fn registers_limits_and_unlinks_that_are_told() {
 }
 
 /// What ranks say in two runs, each in the order of ranks.
+/// What the ranks of a job that ends well have said, in an order that is the same in every run.
+fn sorted_lines(fabric: &[&str], ranks: u32, program: &Path) -> Vec<String> {
+    let output = run_on(fabric, ranks, &[], program, &[]);
+    let said = text(&output);
+    assert!(output.status.success(), "{fabric:?}: {said}");
+    let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
 #[test]
 fn a_program_reads_the_clock_of_its_interface() {
     if !compiler("cc") {
         return;
     }
     let program = shared("clock");
-    let lines = |fabric: &[&str], ranks| {
-        let output = run_on(fabric, ranks, &[], &program, &[]);
-        let said = text(&output);
-        assert!(output.status.success(), "{fabric:?}: {said}");
-        let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
-        lines.sort();
-        lines
-    };
+    let lines = |fabric: &[&str], ranks| sorted_lines(fabric, ranks, &program);
     for (fabric, kind) in FABRICS.into_iter().zip(["virtual", "virtual", "host"]) {
         for ranks in [1, 2] {
             let first = lines(fabric, ranks);
@@ -407,14 +410,7 @@ fn the_systems_clocks_show_virtual_time() {
         &["seastar", "--mode", "accelerated", "--clock", "virtual"],
     ];
     for fabric in fabrics {
-        let lines = |ranks| {
-            let output = run_on(fabric, ranks, &[], &program, &[]);
-            let said = text(&output);
-            assert!(output.status.success(), "{fabric:?}: {said}");
-            let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
-            lines.sort();
-            lines
-        };
+        let lines = |ranks| sorted_lines(fabric, ranks, &program);
         for ranks in [1, 2] {
             assert_eq!(lines(ranks), lines(ranks), "{fabric:?}");
         }
