@@ -7,6 +7,7 @@
 //! | file | has |
 //! |---|---|
 //! | `sources.rs` | the libraries of Portolan in this process, which are asked |
+//! | `clock/offer/src/source.rs` | what these give |
 //! | `clocks.rs` | the functions that read a clock |
 //! | `sleeps.rs` | those that sleep |
 //! | `deadlines.rs` | those that wait until a time |
@@ -20,5 +21,7 @@ mod clocks;
 mod deadlines;
 mod real;
 mod sleeps;
+#[path = "../offer/src/source.rs"]
+mod source;
 mod sources;
 mod times;

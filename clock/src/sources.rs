@@ -6,24 +6,12 @@
 //! The libraries of Portolan in this process, which are asked for the time.
 
 use crate::real::Real;
+use crate::source::{Source, VERSION};
 use crate::times;
 use libc::{c_int, clockid_t, timespec};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// What a library of Portolan offers. It lives as long as the process.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct Source {
-    /// 1
-    version: u32,
-    /// Writes nanoseconds and returns 1; returns 0 where the calling thread's clock is the host's.
-    read: unsafe extern "C" fn(*mut u64) -> c_int,
-    /// Returns 1 when so many nanoseconds have passed, and 0 where the calling thread sleeps by the host's clock.
-    sleep: extern "C" fn(u64) -> c_int,
-}
-
-const VERSION: u32 = 1;
 /// `libportals3`, `libgasnet-portals-*` and the provider may be there at once.
 const MOST: usize = 8;
 static SOURCES: [AtomicPtr<Source>; MOST] = [const { AtomicPtr::new(null_mut()) }; MOST];

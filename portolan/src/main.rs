@@ -7,6 +7,7 @@ mod cli;
 mod cmd;
 mod error;
 mod guest;
+mod installed;
 mod log;
 mod page;
 mod run;

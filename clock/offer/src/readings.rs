@@ -3,7 +3,7 @@
 //! A thread that has made a call of such an interface reads virtual time. Others, such as a launcher's, read the host's clock: when
 //! they read is not the same in two runs, and a loop of theirs would take the rank's time.
 
-use crate::spared;
+use crate::bypass;
 use crate::timeline::Timeline;
 use host::fork::Own;
 use portals_shim::{Caller, ClockKind, Interface};
@@ -39,7 +39,7 @@ impl Default for Process {
 
 static PROCESS: Own<Mutex<Process>> = Own::unset();
 
-/// What was read last: all that a handler of a signal reads that has interrupted its own thread here, and where a forked child begins.
+/// What was read last. A signal handler that has interrupted its own thread here reads it, and a forked child begins with it.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -47,10 +47,10 @@ thread_local! {
     static HAS_READ: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How often a thread looks for the end of another one's moment with the lock, before it takes that for its own.
+/// Attempts at the lock, before a thread concludes that it holds the lock itself: its code here is a signal handler that has interrupted it.
 const TRIES: u32 = 10_000;
 
-/// Has the lock for a moment, in which nobody waits for anything; `None`: this is a handler of a signal that has interrupted one.
+/// Runs `f` with the lock, under which nobody waits for anything. `None`: a signal handler runs this that has interrupted the lock's holder.
 fn with<R>(f: impl FnOnce(&mut Process) -> R) -> Option<R> {
     for _ in 0..TRIES {
         match PROCESS.get().try_lock() {
@@ -74,7 +74,7 @@ pub fn opened(interface: &Interface) {
     if interface.clock() == ClockKind::Virtual
         && with(|process| process.open.push(interface.clone())).is_some()
     {
-        spared::offer();
+        bypass::offer();
     }
 }
 

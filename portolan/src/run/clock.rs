@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
+use crate::installed;
+
 /// Whose time the system's clocks show to a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Clock {
@@ -30,23 +32,15 @@ pub(crate) enum ClockError {
         "--clock virtual needs {INSTALLED}, which is not installed beside {}; `cargo xtask install` installs it", .0.display()
     )]
     Missing(PathBuf),
-    /// A list of libraries ends at a blank or a colon.
+    /// A blank or a colon separates the libraries of the list.
     #[error("--clock virtual: the path {:?} has a blank or a colon, and libraries of such paths cannot be preloaded", .0.display())]
-    Unspeakable(PathBuf),
+    Separator(PathBuf),
 }
 
-/// The library beside this command, as it was installed or built.
-fn beside(own: &Path) -> Option<PathBuf> {
-    let folder = own.parent()?;
-    let triplet = format!("lib/{}-linux-gnu", env::consts::ARCH);
-    let installed =
-        ["lib", "lib64", &triplet].map(|lib| folder.join("..").join(lib).join("portolan"));
-    let mut places = installed.into_iter().map(|lib| lib.join(INSTALLED));
-    let built = Some(folder.join(BUILT));
-    let found = built
-        .into_iter()
-        .chain(&mut places)
-        .find(|path| path.is_file())?;
+/// The library as it was built or installed with this command.
+fn found(own: &Path) -> Option<PathBuf> {
+    let built = Some(own.with_file_name(BUILT)).filter(|path| path.is_file());
+    let found = built.or_else(|| installed::library(own, Path::new("portolan").join(INSTALLED)))?;
     found.canonicalize().ok()
 }
 
@@ -57,7 +51,7 @@ fn list(library: PathBuf, others: Option<OsString>) -> Result<OsString, ClockErr
         .iter()
         .any(|byte| byte.is_ascii_whitespace() || *byte == b':')
     {
-        return Err(ClockError::Unspeakable(library));
+        return Err(ClockError::Separator(library));
     }
     let mut list = others.unwrap_or_default();
     if !list.is_empty() {
@@ -72,7 +66,7 @@ pub(crate) fn variable(
     own: &Path,
     given: Option<OsString>,
 ) -> Result<(OsString, OsString), ClockError> {
-    let library = beside(own).ok_or_else(|| ClockError::Missing(own.to_owned()))?;
+    let library = found(own).ok_or_else(|| ClockError::Missing(own.to_owned()))?;
     Ok((PRELOAD.into(), list(library, given)?))
 }
 

@@ -200,14 +200,10 @@ fn launcher(name: &str, choices: &[&str], tries: impl Fn(Option<&str>) -> Tried)
     }
 }
 
-/// The provider in the installation that the command is of.
+/// The folder of the provider in the installation that the command is of.
 fn provider_beside(own: &std::path::Path) -> Option<PathBuf> {
-    let prefix = own.parent()?.parent()?;
-    let triplet = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
-    let places = ["lib", "lib64", &triplet].map(|lib| prefix.join(lib).join("libfabric"));
-    places
-        .into_iter()
-        .find(|folder| folder.join("libportolan-fi.so").is_file())
+    let provider = crate::installed::library(own, "libfabric/libportolan-fi.so")?;
+    provider.parent().map(PathBuf::from)
 }
 
 fn provider(

@@ -3,13 +3,14 @@
     unsafe_code,
     reason = "exports functions that replace the C library's here, and calls those and the preloaded library by their names"
 )]
-//! The preloaded library that is told of virtual time, and the functions of the C library that Portolan calls past it.
+//! The preloaded library that is told of virtual time, and the functions of the C library that bypass it.
 //!
 //! A shared library of Portolan is linked with `--wrap=clock_gettime` and `--wrap=clock_nanosleep` by its build script, so that its own
 //! waits and limits are the host's. A static library is not: its calls of the system's clocks are those of the program that it is part
 //! of. So [`offer`] looks whether the linker has done it.
 
 use crate::readings::{self, Reading};
+use crate::source::{Source, VERSION};
 use libc::{c_int, clockid_t, timespec};
 use std::ffi::{CStr, c_void};
 use std::hint::black_box;
@@ -17,19 +18,8 @@ use std::ptr::null_mut;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What the preloaded library is given; it has the same structure. It lives as long as the process: shared libraries of Portolan stay.
-#[repr(C)]
-#[derive(Debug)]
-struct Source {
-    version: u32,
-    /// Writes nanoseconds and returns 1; returns 0 where the calling thread's clock is the host's.
-    read: unsafe extern "C" fn(*mut u64) -> c_int,
-    /// Returns 1 when so many nanoseconds have passed, and 0 where the calling thread sleeps by the host's clock.
-    sleep: extern "C" fn(u64) -> c_int,
-}
-
 static SOURCE: Source = Source {
-    version: 1,
+    version: VERSION,
     read,
     sleep,
 };
@@ -51,8 +41,8 @@ extern "C" fn sleep(nanos: u64) -> c_int {
 
 type Offer = unsafe extern "C" fn(*const Source) -> c_int;
 
-/// Whether calls of the system's clocks from here go past a preloaded library.
-fn is_spared() -> bool {
+/// Whether calls of the system's clocks from here bypass a preloaded library.
+fn bypasses() -> bool {
     let called = black_box(libc::clock_gettime as *const c_void);
     let own = black_box(__wrap_clock_gettime as *const c_void);
     called == own
@@ -75,7 +65,7 @@ pub(crate) fn offer() {
     if found.is_null() {
         return;
     }
-    if !is_spared() {
+    if !bypasses() {
         return stays("this program has Portolan in its own executable");
     }
     // SAFETY: the preloaded library's function of this name has this type.
@@ -86,7 +76,7 @@ pub(crate) fn offer() {
     }
 }
 
-/// A function of the C library, past all others of its name.
+/// A function of the C library, whoever else has its name.
 #[derive(Debug)]
 struct Real {
     name: &'static CStr,
