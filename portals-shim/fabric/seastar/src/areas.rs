@@ -65,6 +65,11 @@ impl AddressSpace {
         }
     }
 
+    /// Whether what is known is so until [`AddressSpace::forget`], as long as the process does not run.
+    pub(super) fn are_of_now(&self) -> bool {
+        self.way == Way::Query
+    }
+
     /// Whether all of `len` bytes from `addr` may be accessed, by what `maps` says.
     pub(super) fn permits(
         &mut self,

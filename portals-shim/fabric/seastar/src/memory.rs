@@ -143,6 +143,13 @@ impl NodeMemory {
         Some(user.as_mut()?.as_mut())
     }
 
+    /// Makes the writes to memory of processes that are not there yet.
+    pub(super) fn show(&mut self) {
+        for user in self.users.iter_mut().flatten() {
+            user.show();
+        }
+    }
+
     /// A process has run since its memory was last accessed.
     pub(super) fn has_run(&mut self, process: usize) {
         if let Some(Some(user)) = self.users.get_mut(process) {
@@ -183,14 +190,13 @@ impl NodeMemory {
         segments: &[Segment],
         mut data: &[u8],
     ) -> bool {
-        for s in segments {
-            let n = data.len().min(s.len as usize);
-            if self.write(of_process(process, s.addr), &data[..n]).is_err() {
-                return false;
-            }
-            data = &data[n..];
-        }
-        true
+        let stored = segments.iter().all(|s| {
+            let (now, rest) = data.split_at(data.len().min(s.len as usize));
+            data = rest;
+            self.write(of_process(process, s.addr), now).is_ok()
+        });
+        self.show();
+        stored
     }
 }
 

@@ -36,6 +36,7 @@
 
 mod accelerated;
 mod failure;
+mod nodes;
 mod places;
 mod ranks;
 #[cfg(test)]
@@ -57,8 +58,7 @@ use fabric_api::mode::Mode;
 use firmware_sim::SeaStarFirmware;
 use nic_model::defs::context::CONTEXT_LEN;
 use nic_model::{
-    Faults, HostFault, HostMemories, HostMemory, Machine, NodeId, Options, SimDuration, SimTime,
-    StepKind, Topology, World,
+    Faults, Machine, NodeId, Options, SimDuration, SimTime, StepKind, Topology, World,
 };
 use portals_core::{Error, NiConfig, ProcessId};
 use std::cmp::Reverse;
@@ -66,6 +66,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use accelerated::{Fallback, Writing};
+use nodes::Nodes;
 use places::Places;
 use waiting_calls::WaitingCalls;
 
@@ -225,30 +226,6 @@ enum Work {
     Left(ProcessId),
 }
 
-struct Nodes(Vec<Kernel>);
-
-impl HostMemories for Nodes {
-    fn read(&mut self, node: NodeId, address: u64, buf: &mut [u8]) -> Result<(), HostFault> {
-        let fault = HostFault::new(node, address, buf.len());
-        self.0
-            .get_mut(node.index())
-            .ok_or(fault)?
-            .driver
-            .memory
-            .read(address, buf)
-    }
-
-    fn write(&mut self, node: NodeId, address: u64, data: &[u8]) -> Result<(), HostFault> {
-        let fault = HostFault::new(node, address, data.len());
-        self.0
-            .get_mut(node.index())
-            .ok_or(fault)?
-            .driver
-            .memory
-            .write(address, data)
-    }
-}
-
 /// Most event words of one run of the interrupt handler: words that come as fast as it handles them
 /// would otherwise keep it from ever returning.
 const WORDS: u32 = 32;
@@ -387,7 +364,7 @@ impl Sim {
         };
         let mut sim = Self {
             world,
-            nodes: Nodes(nodes),
+            nodes: Nodes::new(nodes),
             ranks: places.iter().enumerate().map(rank).collect(),
             members,
             work: BinaryHeap::new(),
@@ -415,7 +392,7 @@ impl Sim {
         for rank in &mut sim.ranks {
             rank.clock = sim.now;
         }
-        for kernel in &mut sim.nodes.0 {
+        for kernel in &mut sim.nodes.all {
             kernel.free_at = sim.now;
         }
         Ok(sim)
@@ -431,7 +408,7 @@ impl Sim {
             Kernel::open_chip(&mut self.world.registers(node, self.now));
             let commands = Kernel::boot_commands(pid, jid, uid, contexts);
             for (command, entry) in commands.iter().enumerate() {
-                self.nodes.0[n].write_command(&mut self.world.registers(node, self.now), entry);
+                self.nodes.all[n].write_command(&mut self.world.registers(node, self.now), entry);
                 while self.world.step(&mut self.nodes).is_some() {}
                 self.now = self.world.now();
                 let result = Kernel::take_result(&mut self.world.registers(node, self.now));
@@ -492,8 +469,14 @@ impl Sim {
     }
 
     /// Lets time pass until a rank returns; `None` when all that can happen next is a call of a
-    /// running rank, or nothing, and every now and then when there is more to do.
+    /// running rank, or nothing, and every now and then when there is more to do. Ranks find in their memory what has arrived.
     pub(super) fn poll_return(&mut self) -> Option<Return> {
+        let returned = self.pass_time();
+        self.nodes.show();
+        returned
+    }
+
+    fn pass_time(&mut self) -> Option<Return> {
         self.has_more = false;
         for _ in 0..STEPS {
             if let Some(r) = self.returns.pop_front() {
@@ -543,7 +526,7 @@ impl Sim {
         }
         while let Some((at, node)) = self.world.poll_interrupt() {
             let n = node.index();
-            let Some(kernel) = self.nodes.0.get_mut(n) else {
+            let Some(kernel) = self.nodes.all.get_mut(n) else {
                 continue;
             };
             if kernel.handling || kernel.interrupt_again {
@@ -556,11 +539,11 @@ impl Sim {
 
     /// Enters the interrupt handler of a node, at `at` or when its kernel is free.
     fn enter_handler(&mut self, n: usize, at: SimTime) {
-        let kernel = &mut self.nodes.0[n];
+        let kernel = &mut self.nodes.all[n];
         kernel.handling = true;
         let due = kernel.free_at.max(at);
         let began = self.runs(n, due);
-        let kernel = &mut self.nodes.0[n];
+        let kernel = &mut self.nodes.all[n];
         kernel.handler_began = began;
         let start = kernel.handler_began + kernel.interrupt_entry();
         self.schedule(start, Work::Handler(n));
@@ -570,7 +553,7 @@ impl Sim {
         match work {
             Work::Handler(n) => self.handler(n, at),
             Work::Retry(n) => {
-                self.nodes.0[n].retries = false;
+                self.nodes.all[n].retries = false;
                 self.settle(n, at);
             }
             Work::Local(n) => self.local(n, at),
@@ -591,10 +574,10 @@ impl Sim {
     fn settle(&mut self, n: usize, at: SimTime) -> SimTime {
         if self.is_stopped(n) {
             // Nobody takes commands any more.
-            return self.nodes.0[n].forget_commands(at);
+            return self.nodes.all[n].forget_commands(at);
         }
         let world = &mut self.world;
-        let (done, again) = self.nodes.0[n].settle(at, |kernel, now, command| {
+        let (done, again) = self.nodes.all[n].settle(at, |kernel, now, command| {
             let node = kernel.node;
             kernel.write_command(&mut world.registers(node, now), command)
         });
@@ -606,7 +589,7 @@ impl Sim {
 
     fn handler(&mut self, n: usize, at: SimTime) {
         self.adopt(n);
-        match self.nodes.0[n].interrupt_step(at, WORDS) {
+        match self.nodes.all[n].interrupt_step(at, WORDS) {
             HandlerStep::More(next) => {
                 let next = self.settle(n, next);
                 self.trace_handler(n, at, next);
@@ -614,7 +597,7 @@ impl Sim {
             }
             HandlerStep::Done(free) => {
                 self.trace_handler(n, at, free);
-                let kernel = &mut self.nodes.0[n];
+                let kernel = &mut self.nodes.all[n];
                 kernel.handling = false;
                 kernel.free_at = kernel.free_at.max(free);
                 let free_at = kernel.free_at;
@@ -639,7 +622,7 @@ impl Sim {
 
     /// Takes the interrupt that came while the processor was busy, if one did.
     fn interrupt(&mut self, n: usize) {
-        let kernel = &mut self.nodes.0[n];
+        let kernel = &mut self.nodes.all[n];
         if std::mem::take(&mut kernel.interrupt_again) {
             // A call that did not enter the kernel may have come after it was free.
             let at = kernel.free_at.max(self.now);
@@ -650,14 +633,14 @@ impl Sim {
     /// The same behind a call, which the interrupt has let pass: every call does this, since no other interrupt is taken
     /// before.
     fn interrupt_unless_handled(&mut self, n: usize) {
-        if !self.nodes.0[n].handling {
+        if !self.nodes.all[n].handling {
             self.interrupt(n);
         }
     }
 
     /// Delivers a message between processes of a node, once its kernel is free.
     fn local(&mut self, n: usize, at: SimTime) {
-        let kernel = &mut self.nodes.0[n];
+        let kernel = &mut self.nodes.all[n];
         if kernel.handling {
             kernel.local_late = true;
         } else if kernel.free_at > at {
@@ -666,7 +649,7 @@ impl Sim {
         } else {
             kernel.local_step();
             let done = self.settle(n, at);
-            self.nodes.0[n].free_at = done;
+            self.nodes.all[n].free_at = done;
             self.wake(n, done);
             self.local_due(n, done);
             if !self.calling(n) {
@@ -677,7 +660,7 @@ impl Sim {
 
     /// Has the next message between processes of a node delivered, if there is one.
     fn local_due(&mut self, n: usize, at: SimTime) {
-        if let Some(due) = self.nodes.0[n].local_due(at) {
+        if let Some(due) = self.nodes.all[n].local_due(at) {
             self.schedule(due, Work::Local(n));
         }
     }
@@ -694,7 +677,7 @@ impl Sim {
             return;
         };
         let first = self.members[*node].first() == Some(&rank);
-        let kernel = &self.nodes.0[*node];
+        let kernel = &self.nodes.all[*node];
         if *due > self.now && !*late {
             return;
         }
@@ -725,7 +708,7 @@ impl Sim {
             if self.is_accelerated(rank) {
                 continue;
             }
-            let kernel = &mut self.nodes.0[n];
+            let kernel = &mut self.nodes.all[n];
             let process = self.ranks[rank].process;
             let ended = match kernel.poll(process, eqs) {
                 Answer::Polled(None) if *forever && kernel.has_lost(process, eqs) => {
@@ -758,7 +741,7 @@ impl Sim {
         }
         if let Call::Compute(nanos) = call {
             let due = self.ranks[rank].clock + SimDuration::from_ns(nanos);
-            let stolen = self.nodes.0[n].stolen;
+            let stolen = self.nodes.all[n].stolen;
             self.ranks[rank].state = RankState::Computing {
                 due,
                 stolen,
@@ -776,14 +759,14 @@ impl Sim {
             self.is_for_one_that_left(rank, &call) | std::mem::take(&mut self.ranks[rank].strays);
         let name = trace::name(&call);
         let wait = Accelerated::wait_of(&call);
-        let kernel = &mut self.nodes.0[n];
+        let kernel = &mut self.nodes.all[n];
         let entered = at + kernel.entry_cost(&call);
         let result = match strays {
             false => kernel.execute(process, call),
             true => kernel.execute_strayed(process, call),
         };
         let done = self.settle(n, entered);
-        self.nodes.0[n].free_at = done;
+        self.nodes.all[n].free_at = done;
         self.trace_call(rank, name, at, done);
         self.ranks[rank].clock = done;
         self.local_due(n, done);

@@ -38,14 +38,14 @@ impl Sim {
     ) -> Result<(), SimError> {
         for n in 0..self.members.len() {
             let node = NodeId(n as u16);
-            self.nodes.0[n].uses_chip = true;
+            self.nodes.all[n].uses_chip = true;
             for mailbox in 1..MAILBOX_COUNT {
                 let process = mailbox as usize - 1;
                 let Some(&rank) = self.members[n].get(process) else {
                     break;
                 };
                 let nodes = self.members.len() as u32;
-                let kernel = &mut self.nodes.0[n];
+                let kernel = &mut self.nodes.all[n];
                 let memory = &mut kernel.driver.memory;
                 let config = &configs[rank];
                 let accel = Accelerated::new(mailbox, process, config, nodes, machine, memory);
@@ -83,7 +83,7 @@ impl Sim {
             return;
         };
         let wait = Accelerated::wait_of(&call);
-        let begun = accel.begin(&call, &mut self.nodes.0[n].driver.memory);
+        let begun = accel.begin(&call, &mut self.nodes.all[n].driver.memory);
         let now = at + accel.take_cost();
         self.ranks[rank].clock = now;
         match begun {
@@ -155,7 +155,7 @@ impl Sim {
             let Some(accel) = self.accels[rank].as_deref_mut() else {
                 continue;
             };
-            let memory = &mut self.nodes.0[n].driver.memory;
+            let memory = &mut self.nodes.all[n].driver.memory;
             let seen = at.max(self.ranks[rank].clock) + accel.wake_cost();
             let seen = self.world.faults().host_resumes(node, seen);
             match &self.ranks[rank].state {
@@ -194,7 +194,7 @@ impl Sim {
             let Some(rank) = rank else { continue };
             let process = self.ranks[rank].process;
             let small_buffers = self.accels[rank].as_ref().map_or(0, |a| a.small_buffers());
-            let kernel = &mut self.nodes.0[n];
+            let kernel = &mut self.nodes.all[n];
             kernel
                 .driver
                 .orphans
@@ -218,7 +218,7 @@ impl Sim {
             return;
         };
         let process = self.ranks[rank].process;
-        let kernel = &mut self.nodes.0[n];
+        let kernel = &mut self.nodes.all[n];
         let unread = accel.hand_over(&mut kernel.driver.memory);
         kernel.processes[process].ni.import_events(unread);
         let bytes = self.fallbacks[rank].map_or(0, |f| f.bytes);
@@ -226,8 +226,8 @@ impl Sim {
         let cost = machine.host.trap
             + machine.accelerated.take_over
             + machine.host.memcpy_rate.time(bytes);
-        let begins = at.max(self.nodes.0[n].free_at);
-        self.nodes.0[n].free_at = begins + cost;
+        let begins = at.max(self.nodes.all[n].free_at);
+        self.nodes.all[n].free_at = begins + cost;
         self.ranks[rank].clock = begins + cost;
         self.ranks[rank].state = RankState::Calling(call);
         self.waiting_calls.add(rank, begins + cost);

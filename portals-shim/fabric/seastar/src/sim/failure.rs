@@ -29,13 +29,13 @@ impl Sim {
         }
         while let Some((at, node)) = self.world.poll_ras_interrupt() {
             let n = node.index();
-            let Some(kernel) = self.nodes.0.get_mut(n) else {
+            let Some(kernel) = self.nodes.all.get_mut(n) else {
                 continue;
             };
             let start = kernel.free_at.max(at) + kernel.interrupt_entry();
             kernel.ras_interrupt(&mut self.world.registers(node, start));
             let done = self.settle(n, start);
-            let kernel = &mut self.nodes.0[n];
+            let kernel = &mut self.nodes.all[n];
             kernel.free_at = kernel.free_at.max(done);
             self.wake(n, done);
         }
@@ -79,7 +79,7 @@ impl Sim {
     /// Whether a wait for ever on these queues is over, as a peer was lost and no event says so.
     pub(super) fn has_lost(&mut self, rank: usize, eqs: &[EqHandle]) -> bool {
         let Rank { node, process, .. } = self.ranks[rank];
-        self.nodes.0[node].has_lost(process, eqs)
+        self.nodes.all[node].has_lost(process, eqs)
     }
 
     /// A rank's process is gone.
@@ -106,10 +106,10 @@ impl Sim {
         r.state = RankState::Gone { closed };
         self.live -= 1;
         let Rank { node, process, .. } = *r;
-        self.nodes.0[node].driver.memory.revoke(process);
+        self.nodes.all[node].driver.memory.revoke(process);
         self.vacate(rank, self.now);
         // An interrupt that waited for its call waits no more.
-        if !self.nodes.0[node].handling && !self.calling(node) {
+        if !self.nodes.all[node].handling && !self.calling(node) {
             self.interrupt(node);
         }
         self.rejoin();

@@ -120,7 +120,7 @@ impl Sim {
         owner: Owner,
     ) -> Option<(usize, ProcessId)> {
         let pid = |sim: &Self, rank: usize| {
-            let before = sim.nodes.0[sim.ranks[rank].node].processes.len();
+            let before = sim.nodes.all[sim.ranks[rank].node].processes.len();
             let pid = u32::try_from(before).ok()?.checked_add(RANK_PID)?;
             (pid <= LARGEST_PID).then_some(pid)
         };
@@ -151,7 +151,7 @@ impl Sim {
             clock: self.now,
             outside: 1,
             node,
-            process: self.nodes.0[node].admit(config, memory),
+            process: self.nodes.all[node].admit(config, memory),
             met: false,
             strays: false,
             slices: false,
@@ -268,7 +268,7 @@ impl Sim {
     /// An endpoint wants nothing any more of a process.
     pub(super) fn forget_peer(&mut self, rank: usize, peer: ProcessId) {
         let Rank { node, process, .. } = self.ranks[rank];
-        let kernel = &mut self.nodes.0[node];
+        let kernel = &mut self.nodes.all[node];
         kernel
             .driver
             .forget_peer(&mut kernel.processes, process, peer);
@@ -284,7 +284,7 @@ impl Sim {
             return true;
         }
         // Ids that nobody has had are not kept, since there is no end of them.
-        let node = place::node_index(to.nid).and_then(|node| self.nodes.0.get(node as usize));
+        let node = place::node_index(to.nid).and_then(|node| self.nodes.all.get(node as usize));
         let process = to.pid.checked_sub(RANK_PID);
         if node
             .zip(process)
@@ -325,7 +325,7 @@ impl Sim {
         };
         places.entering.remove(&rank);
         let Rank { node, process, .. } = self.ranks[rank];
-        let kernel = &mut self.nodes.0[node];
+        let kernel = &mut self.nodes.all[node];
         let id = kernel.processes[process].ni.config().id;
         kernel.dismiss(process);
         self.schedule(at.max(self.now) + NOTICE, Work::Left(id));
@@ -346,11 +346,11 @@ impl Sim {
             }
             self.forget_peer(rank, left);
             let Rank { node, process, .. } = self.ranks[rank];
-            let kernel = &mut self.nodes.0[node];
+            let kernel = &mut self.nodes.all[node];
             kernel.processes[process].ni.lost(left);
             let start = kernel.free_at.max(at);
             let done = self.settle(node, start);
-            self.nodes.0[node].free_at = done;
+            self.nodes.all[node].free_at = done;
             self.wake(node, done);
         }
     }

@@ -35,7 +35,7 @@ impl Sim {
             RankState::Outside => false,
             _ => return false,
         };
-        self.nodes.0[r.node].driver.memory.has_run(r.process);
+        self.nodes.all[r.node].driver.memory.has_run(r.process);
         if !runs {
             // Time has passed without it.
             r.clock = r.clock.max(now);
@@ -154,7 +154,7 @@ impl Sim {
         self.ranks[rank].state = RankState::Gone { closed: true };
         self.live -= 1;
         // The process may use its memory for anything from here on (rule 66).
-        self.nodes.0[node].driver.memory.revoke(process);
+        self.nodes.all[node].driver.memory.revoke(process);
         self.vacate(rank, clock);
         self.returns.push_back(Return {
             rank,

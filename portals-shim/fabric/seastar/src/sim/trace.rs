@@ -96,9 +96,9 @@ impl Sim {
             return;
         }
         let node = NodeId(n as u16);
-        let event = self.nodes.0[n].take_event();
+        let event = self.nodes.all[n].take_event();
         self.world.trace(to, node, What::Handler { event, from });
-        if let Some(matched) = self.nodes.0[n].take_match() {
+        if let Some(matched) = self.nodes.all[n].take_match() {
             let what = What::Match {
                 by: "host",
                 source: matched.source,

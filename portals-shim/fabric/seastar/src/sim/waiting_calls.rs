@@ -83,7 +83,7 @@ impl Sim {
             if !matches!(self.ranks[rank].state, RankState::Calling(_)) {
                 PeekMut::pop(top);
                 calls.stands[rank] = false;
-            } else if self.nodes.0[node].handling {
+            } else if self.nodes.all[node].handling {
                 PeekMut::pop(top);
                 calls.parked[node].push(rank);
             } else {
@@ -103,7 +103,7 @@ impl Sim {
 
     fn key(&self, rank: usize) -> Key {
         let r = &self.ranks[rank];
-        let free = r.clock.max(self.nodes.0[r.node].free_at);
+        let free = r.clock.max(self.nodes.all[r.node].free_at);
         (self.runs(r.node, free), r.clock, rank)
     }
 
@@ -117,7 +117,7 @@ impl Sim {
     /// What the heap is to find, by a look at every rank.
     fn next_of_all(&self) -> Option<(SimTime, usize)> {
         let calls = self.ranks.iter().enumerate().filter(|(_, r)| {
-            matches!(r.state, RankState::Calling(_)) && !self.nodes.0[r.node].handling
+            matches!(r.state, RankState::Calling(_)) && !self.nodes.all[r.node].handling
         });
         let first = calls.map(|(rank, _)| self.key(rank)).min();
         first.map(|(at, _, rank)| (at, rank))
