@@ -1,6 +1,6 @@
 //! The book says what is true, and its programs work.
 
-use crate::cargo::{self, cargo, release_dir, root};
+use crate::cargo::{self, cargo, debug_dir, release_dir, root};
 use crate::{install, packages};
 use anyhow::{Context, Result, bail};
 use std::process::Command;
@@ -81,8 +81,7 @@ pub(crate) fn blocks(options: &Options) -> Result<()> {
         }
         return Ok(());
     }
-    let (home, release) = (tempfile::tempdir()?, release_dir());
-    let debug = release.with_file_name("debug");
+    let (home, release, debug) = (tempfile::tempdir()?, release_dir(), debug_dir());
     install::libraries(&debug, (&home.path().join("portolan"), "lib"))?;
     let mut command = Command::new("python3");
     command.args(["docs/blocks.py", "--run", "--bin"]);

@@ -1,6 +1,7 @@
 //! Calls of cargo, and where it puts what it builds.
 
 use anyhow::{Context, Result, bail};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -44,6 +45,44 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs commands side by side, whose lines come as they are printed; the first error if some fail. Nobody is ended for another's
+/// failure: what it prints may say more.
+pub(crate) fn run_together(commands: Vec<Command>) -> Result<()> {
+    let threads: Vec<_> = commands
+        .into_iter()
+        .map(|command| std::thread::spawn(|| run_by_lines(command)))
+        .collect();
+    let ends: Vec<_> = threads
+        .into_iter()
+        .map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| bail!("what runs a command panicked"))
+        })
+        .collect();
+    ends.into_iter().collect()
+}
+
+/// As [`run`], and prints whole lines, between which others may stand.
+fn run_by_lines(mut command: Command) -> Result<()> {
+    tell(&command);
+    let mut child = command
+        .current_dir(root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", command.get_program().display()))?;
+    let printed = child.stdout.take().context("no pipe")?;
+    for text in BufReader::new(printed).split(b'\n') {
+        println!("{}", String::from_utf8_lossy(&text?).trim_end());
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("{} failed: {status}", line(&command));
+    }
+    Ok(())
+}
+
 /// The command as one would type it.
 pub(crate) fn line(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
@@ -68,6 +107,11 @@ pub(crate) fn release_dir() -> PathBuf {
     std::env::var_os(TARGET_DIR)
         .map_or_else(|| root().join("target"), PathBuf::from)
         .join("release")
+}
+
+/// The folder of debug executables.
+pub(crate) fn debug_dir() -> PathBuf {
+    release_dir().with_file_name("debug")
 }
 
 /// Where this executable is. An error if it was built anew since it began: the file that runs is gone then.

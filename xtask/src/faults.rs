@@ -9,14 +9,12 @@ pub(crate) mod exits;
 mod job;
 mod kinds;
 
-use crate::cargo::{self, release_dir};
+use crate::cargo;
 use anyhow::{Context, Result, bail};
 use job::{End, Traces};
 pub(crate) use kinds::limited;
 use kinds::{FAULTS, Fault, Place};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 /// What rounds of the device tests make.
@@ -46,9 +44,6 @@ pub(crate) struct Options {
 pub(crate) struct InGuest {
     #[command(flatten)]
     options: Options,
-    /// Folder of the executables
-    #[arg(long)]
-    bin: PathBuf,
 }
 
 impl InGuest {
@@ -61,40 +56,33 @@ impl InGuest {
                 seed: 1,
                 verbose: false,
             },
-            bin: release_dir(),
         }
     }
 }
 
-/// Builds what the rounds need.
-pub(crate) fn build() -> Result<()> {
-    cargo::build(&[
-        "-p",
-        "portolan",
+/// Builds what the rounds need. The program has the checks of a debug build, as the tests of the workspace have built it.
+fn build() -> Result<()> {
+    cargo::build(&["-p", "portolan"])?;
+    cargo::run(&mut cargo::cargo(&[
+        "build",
+        "--quiet",
         "-p",
         "portolan-tests",
-        "--bin",
-        "portolan",
         "--example",
         "fault_traffic",
-    ])
+    ]))
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     build()?;
-    let own = cargo::own_exe()?;
     let rounds = options.rounds.to_string();
     let seconds = 120 + u64::from(options.rounds) * FAULTS.len() as u64 * SECONDS_A_ROUND;
-    let bin = release_dir();
-    let mut command = Command::new(bin.join("portolan"));
+    let seconds = u32::try_from(seconds).context("too many rounds")?;
+    let mut command = cargo::guest(seconds)?;
     command
-        .args(["guest", "--timeout", &seconds.to_string(), "--"])
-        .arg(own)
         .args(["faults-in-guest", "--rounds", &rounds])
         .args(["--seed", &options.seed.to_string()])
-        .arg(format!("--only={}", options.only))
-        .arg("--bin")
-        .arg(&bin);
+        .arg(format!("--only={}", options.only));
     if options.verbose {
         command.arg("--verbose");
     }
@@ -169,7 +157,7 @@ pub(crate) fn in_guest(guest: &InGuest) -> Result<Vec<String>> {
     if !FAULTS.iter().any(|f| f.name.contains(&options.only)) {
         bail!("no fault has {:?} in its name", options.only);
     }
-    let place = Place::new(DEVICE, &guest.bin)?;
+    let place = Place::new(DEVICE)?;
     let mut random = fastrand::Rng::with_seed(options.seed);
     let mut tallies: Vec<(&Fault, Tally)> = Vec::new();
     for fault in FAULTS.iter().filter(|f| f.name.contains(&options.only)) {

@@ -113,7 +113,7 @@ enum Task {
     FaultsInGuest(faults::InGuest),
     /// Runs inside the guest: the exits
     #[command(hide = true)]
-    ExitsInGuest(faults::exits::InGuest),
+    ExitsInGuest,
     /// Runs inside the guest: the measurements
     #[command(hide = true)]
     PerfInGuest(perf::InGuest),
@@ -150,7 +150,7 @@ fn run() -> Result<()> {
         Task::Stranger(options) => hostile::strangers::stranger(&options),
         Task::Strangers(options) => hostile::strangers::inside(&options),
         Task::FaultsInGuest(options) => faults::in_guest(&options).map(|_| ()),
-        Task::ExitsInGuest(options) => faults::exits::in_guest(&options),
+        Task::ExitsInGuest => faults::exits::in_guest(),
         Task::HostsInGuest(options) => hosts::in_guest(&options),
         Task::PerfInGuest(options) => perf::in_guest(&options),
     }

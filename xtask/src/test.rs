@@ -76,31 +76,23 @@ fn meanwhile() -> Result<()> {
     costs()
 }
 
-/// The executables in release that tests, tables and the guest start.
-fn release(guest: bool) -> Result<()> {
-    cargo::build(&[])?;
-    hostile::build()?;
-    if guest {
-        device::build()?;
-    }
-    Ok(())
-}
-
 /// What is looked at without being run, and everything that is built for the tests. Release and debug have folders of their own, and
 /// neither build keeps two processors busy all the time.
 fn look_and_build(options: &Options) -> Result<()> {
-    let (lints, guest) = (!options.no_lint, !options.no_guest);
+    let lints = !options.no_lint;
     let debug = std::thread::spawn(move || {
         if lints {
             lint()?;
         }
         cargo::build_for_tests()
     });
-    let released = release(guest);
+    // The executables that tests, tables and the guest start.
+    let released = cargo::build(&[]);
     let debug = debug
         .join()
         .unwrap_or_else(|_| bail!("a lint or a build panicked"));
-    debug.and(released)
+    debug.and(released)?;
+    hostile::compile()
 }
 
 /// The tests of all crates, debug build, and meanwhile what needs no quiet machine.

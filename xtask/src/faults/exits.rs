@@ -6,7 +6,6 @@ use super::job::{Job, Traces};
 use crate::cargo::{self, cargo, release_dir};
 use crate::endtoend::succeed;
 use anyhow::{Context, Result, bail};
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -19,13 +18,6 @@ const WAYS: [(&str, &[&str]); 2] = [
     ("verbs", &["--no-shm"]),
     ("verbs and shm", &["--ranks-per-node", "2"]),
 ];
-
-#[derive(clap::Args)]
-pub(crate) struct InGuest {
-    /// Folder of the executables
-    #[arg(long)]
-    bin: PathBuf,
-}
 
 pub(crate) fn run() -> Result<()> {
     cargo::run(&mut cargo(&[
@@ -41,31 +33,18 @@ pub(crate) fn run() -> Result<()> {
         "--test-threads=1",
     ]))?;
     cargo::build(&["-p", "portolan"])?;
-    let own = cargo::own_exe()?;
-    let bin = release_dir();
-    let mut command = Command::new(bin.join("portolan"));
-    command
-        .args(["guest", "--timeout", "1200", "--"])
-        .arg(own)
-        .arg("exits-in-guest")
-        .arg("--bin")
-        .arg(&bin);
-    cargo::run(&mut command)
+    cargo::run(cargo::guest(1200)?.arg("exits-in-guest"))
 }
 
-pub(crate) fn in_guest(options: &InGuest) -> Result<()> {
-    let done = all(&options.bin, DEVICE, |_| true)?;
+pub(crate) fn in_guest() -> Result<()> {
+    let done = all(DEVICE, |_| true)?;
     println!("{} of {} ended as they should", done.len(), done.len());
     Ok(())
 }
 
 /// Plays the ways that are `wanted`, over all that is below; the names of what ended as it should, which all must.
-pub(crate) fn all(
-    bin: &std::path::Path,
-    device: &str,
-    wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<String>> {
-    let portolan = bin.join("portolan");
+pub(crate) fn all(device: &str, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+    let portolan = release_dir().join("portolan");
     let list = succeed(Command::new(&portolan).args(["exits", "ways"]))?;
     let mut done = Vec::new();
     let mut wrong = Vec::new();

@@ -1,9 +1,10 @@
 //! The faults: how each is made, and what must be seen.
 
 use super::job::{End, Job, Traces, kill};
+use crate::cargo::{debug_dir, release_dir};
 use anyhow::{Context, Result, bail};
 use fastrand::Rng;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -27,14 +28,14 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn new(device: &str, bin: &Path) -> Result<Self> {
+    pub(super) fn new(device: &str) -> Result<Self> {
         let parent = format!("/sys/class/infiniband/{device}/parent");
         let netdev = std::fs::read_to_string(&parent).with_context(|| parent.clone())?;
         Ok(Self {
             device: device.to_owned(),
             netdev: netdev.trim().to_owned(),
-            portolan: bin.join("portolan"),
-            program: bin.join("examples").join(PROGRAM),
+            portolan: release_dir().join("portolan"),
+            program: debug_dir().join("examples").join(PROGRAM),
             mpiexec: crate::packages::is_there("mpiexec.hydra"),
         })
     }

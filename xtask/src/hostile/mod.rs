@@ -5,7 +5,7 @@ mod environments;
 mod page;
 pub(crate) mod strangers;
 
-use crate::cargo::{self, release_dir, root};
+use crate::cargo::{self, debug_dir, release_dir, root};
 use crate::packages;
 use crate::wait::{self, Process};
 use anyhow::{Context, Result, bail};
@@ -120,12 +120,12 @@ impl Stage {
             (Copy::Capable, 0o755),
         ] {
             let to = at.join(file_of(copy));
-            fs::copy(release_dir().join(PROGRAM), &to)?;
+            fs::copy(debug_dir().join(PROGRAM), &to)?;
             fs::set_permissions(&to, fs::Permissions::from_mode(mode))?;
         }
         // Users start the command from here, whoever may enter the folder it was built in.
         fs::copy(release_dir().join("portolan"), at.join("portolan"))?;
-        fs::copy(release_dir().join(DENY), at.join(DENY))?;
+        fs::copy(debug_dir().join(DENY), at.join(DENY))?;
         if packages::is_there("setcap") {
             let capable = at.join(file_of(Copy::Capable));
             cargo::run(
@@ -368,8 +368,9 @@ fn stop_and_continue(child: &mut Child, mark: &str) -> Result<()> {
     bail!("the ranks do not stop with their launcher")
 }
 
-fn compile() -> Result<()> {
-    let built = release_dir();
+/// Compiles the programs, with the library as `cargo build` leaves it: that has more checks than a release.
+pub(crate) fn compile() -> Result<()> {
+    let built = debug_dir();
     let source = |name: &str| root().join("tests/c").join(name);
     cargo::run(
         Command::new("cc")
@@ -449,7 +450,13 @@ fn judge(rows: &[Row]) -> Result<()> {
 
 /// Builds what the jobs run.
 pub(crate) fn build() -> Result<()> {
-    cargo::build(&["-p", "portolan", "-p", "programs", "-p", "gasnet-c-seq"])?;
+    cargo::build(&["-p", "portolan"])?;
+    cargo::run(&mut cargo::cargo(&[
+        "build",
+        "--quiet",
+        "-p",
+        "gasnet-c-seq",
+    ]))?;
     compile()
 }
 
