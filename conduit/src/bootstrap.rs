@@ -21,6 +21,7 @@ use crate::exchange::{Exchange, ExchangeError};
 use crate::fault::{Fault, refused};
 use crate::frames::{self, Neighbours};
 use crate::matchbits::{SysMsg, select};
+use crate::ranks::Ranks;
 use crate::rma::Near;
 use crate::rma::segments::Segments;
 use crate::segment::SegInfo;
@@ -90,10 +91,11 @@ impl Conduit {
                 max: MAX_NODES,
             });
         }
-        if peers.len() != nodes as usize || me >= nodes {
-            let reason = format!("rank {me} of {nodes} was given {} addresses", peers.len());
-            return Err(ExchangeError { reason }.into());
-        }
+        let given = peers.len();
+        let ranks = Ranks::new(me, peers).filter(|ranks| ranks.count() == nodes);
+        let ranks = ranks.ok_or_else(|| ExchangeError {
+            reason: format!("rank {me} of {nodes} was given {given} addresses"),
+        })?;
         if me == 0 {
             for note in &env.notes {
                 crate::say(format_args!("{note}"));
@@ -126,7 +128,7 @@ impl Conduit {
                 error,
             })??;
         let tracer = Tracer::open(&env.trace, me, nodes, &ni);
-        let core = Core::new(ni, peers, me, env, &plan, descriptors, reqsb, rplsb);
+        let core = Core::new(ni, ranks, env, &plan, descriptors, reqsb, rplsb);
         let mut conduit = Self::assemble(core, job);
         conduit.tracer = tracer.map(Arc::new);
         Ok(conduit)
@@ -277,11 +279,7 @@ impl Conduit {
     /// one `2^k` above it what it has heard, so that all know of twice as many after it; a value that comes twice, or early,
     /// changes nothing.
     pub fn least(&self, own: u64) -> u64 {
-        let mut known = {
-            let least = &mut self.core.borrow_mut().least.0;
-            *least = own.min(*least);
-            *least
-        };
+        let mut known = self.core.borrow_mut().start_up.add_least(own);
         let sender = self.mynode();
         for (round, distance) in (0u8..).zip(distances(self.nodes())) {
             let message = SysMsg::Least {
@@ -293,7 +291,7 @@ impl Conduit {
             let sent = self.core.borrow().send_sys(to, message);
             self.check("the exchange of limits", sent);
             known = self.wait_in("the exchange of limits", Scope::Safe, |c| {
-                (c.least.1 >> round & 1 != 0).then_some(c.least.0)
+                c.start_up.least_after(round)
             });
         }
         known
@@ -316,21 +314,20 @@ impl Conduit {
         for (round, distance) in (0u32..).zip(distances(self.nodes())) {
             let sent = self.core.borrow().send_blocks(round, distance);
             self.check("start-up exchange", sent);
-            let bit = 1 << round;
             self.wait_in("start-up exchange", Scope::Safe, |c| {
-                (c.boot_rounds & bit != 0).then_some(())
+                c.start_up.has_blocks(round).then_some(())
             });
         }
         let core = self.core.borrow();
-        let mut all = vec![(SegInfo::default(), 0); core.nodes as usize];
-        for i in 0..core.nodes as usize {
+        let mut all = vec![(SegInfo::default(), 0); core.ranks.count() as usize];
+        for i in 0..core.ranks.count() as usize {
             let (mut segment, mut theirs, mut pins) = ([0; SEGMENT], [0; WORD], [0; WORD]);
             let boot = &core.descriptors.boot;
             let read = boot.read(i * BLOCK, &mut segment);
             let read = read.and_then(|()| boot.read(i * BLOCK + SEGMENT, &mut theirs));
             let read = read.and_then(|()| boot.read(i * BLOCK + SEGMENT + WORD, &mut pins));
             self.check("start-up exchange", read.map_err(Fault::from));
-            let at = (core.me as usize + i) % core.nodes as usize;
+            let at = (core.ranks.me() as usize + i) % core.ranks.count() as usize;
             if theirs != handlers {
                 let node = at as u32;
                 self.fatal("attach", &Fault::Handlers { node });
@@ -341,10 +338,60 @@ impl Conduit {
     }
 }
 
+/// What messages of the start-up have said so far.
+#[derive(Debug)]
+pub(crate) struct StartUp {
+    /// Rounds of [`Conduit::exchange`] whose blocks are here, a bit each.
+    blocks: u32,
+    /// The least value of [`Conduit::least`] that was heard of, and its rounds that have come, a bit each.
+    least: u64,
+    least_rounds: u32,
+}
+
+impl Default for StartUp {
+    fn default() -> Self {
+        Self {
+            blocks: 0,
+            least: u64::MAX,
+            least_rounds: 0,
+        }
+    }
+}
+
+impl StartUp {
+    /// The blocks of a round are here. A round that there is not is none.
+    pub(crate) fn handle_blocks(&mut self, round: u64) {
+        let bit = u32::try_from(round).ok().and_then(|r| 1u32.checked_shl(r));
+        self.blocks |= bit.unwrap_or(0);
+    }
+
+    fn has_blocks(&self, round: u32) -> bool {
+        self.blocks >> round & 1 != 0
+    }
+
+    /// What a rank knows in a round; `None` if there is no such round. What is heard early is a value of the job too.
+    pub(crate) fn handle_least(&mut self, round: u8, value: u64) -> Option<()> {
+        self.least_rounds |= 1u32.checked_shl(round.into())?;
+        self.add_least(value);
+        Some(())
+    }
+
+    /// The least that is known, with one value more.
+    fn add_least(&mut self, value: u64) -> u64 {
+        self.least = self.least.min(value);
+        self.least
+    }
+
+    /// The least that is known, if this round has come.
+    pub(crate) fn least_after(&self, round: u8) -> Option<u64> {
+        (self.least_rounds >> round & 1 != 0).then_some(self.least)
+    }
+}
+
 impl Core {
     fn send_blocks(&self, round: u32, distance: u32) -> Result<(), Fault> {
-        let blocks = distance.min(self.nodes - distance) as usize;
-        let to = (self.me + self.nodes - distance) % self.nodes;
+        let blocks = distance.min(self.ranks.count() - distance) as usize;
+        let to = self.ranks.below(distance);
         let offset = u64::from(distance) * BLOCK as u64;
         let target = self.am_target(to, select::BOOT, offset);
         self.ni
@@ -361,8 +408,29 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use super::segment_room;
+    use super::{StartUp, segment_room};
     use portals_shim::MemoryLimits;
+
+    #[test]
+    fn a_round_counts_once_and_no_other_one_does() {
+        let mut s = StartUp::default();
+        for round in [2, 2, 32, u64::MAX] {
+            s.handle_blocks(round);
+        }
+        let here: Vec<_> = (0..32).filter(|round| s.has_blocks(*round)).collect();
+        assert_eq!(here, [2]);
+    }
+
+    #[test]
+    fn the_least_of_early_rounds_counts() {
+        let mut s = StartUp::default();
+        assert_eq!(s.handle_least(1, 5), Some(()));
+        assert_eq!(s.handle_least(32, 1), None);
+        assert_eq!(s.add_least(7), 5);
+        assert_eq!((s.least_after(0), s.least_after(1)), (None, Some(5)));
+        assert_eq!(s.handle_least(0, 6), Some(()));
+        assert_eq!(s.least_after(0), Some(5));
+    }
 
     #[test]
     fn the_segment_keeps_to_the_least_limit() {

@@ -193,7 +193,7 @@ impl Core {
 
 impl Conduit {
     pub(crate) fn assemble(core: Core, job: Box<dyn Exchange>) -> Self {
-        let (me, nodes) = (core.me, core.nodes);
+        let (me, nodes) = (core.ranks.me(), core.ranks.count());
         let polls_each = core.ni.clock() == ClockKind::Virtual;
         let frame_limits = (core.env.safe_limit, core.env.am_limit);
         let job: Arc<dyn Exchange> = Arc::from(job);

@@ -114,7 +114,7 @@ impl Conduit {
         let wake = (core.ni.clock() == ClockKind::Wall).then(|| {
             let (ni, source) = (core.ni.clone(), core.descriptors.sys_send);
             let (bits, data) = SysMsg::Wake.encode();
-            let to = core.am_target(core.me, bits, 0);
+            let to = core.am_target(core.ranks.me(), bits, 0);
             // Refused only when the interface is closed, and then nobody waits.
             Box::new(move || {
                 let _ = ni.put(source, AckRequest::NoAck, to, data);
@@ -187,7 +187,8 @@ impl Conduit {
     /// How long an exit may take before it is given up, on the clock of the wall.
     pub(crate) fn longest_exit(&self) -> Duration {
         let core = self.core.borrow();
-        Duration::from_nanos(core.env.exit_timeout_ns(core.nodes, true)).saturating_add(GRACE)
+        Duration::from_nanos(core.env.exit_timeout_ns(core.ranks.count(), true))
+            .saturating_add(GRACE)
     }
 
     /// Joins an exit that was heard of.
@@ -248,7 +249,7 @@ impl Conduit {
         let timeout = {
             let core = self.core.borrow();
             core.env
-                .exit_timeout_ns(core.nodes, core.attached.is_some())
+                .exit_timeout_ns(core.ranks.count(), core.attached.is_some())
         };
         let late = format!(
             "failed to coordinate shutdown after {} milliseconds",
@@ -300,7 +301,7 @@ impl Conduit {
         if !core.env.credit_stats {
             return dumped;
         }
-        let file = place(&core.env, &format!("portals-credits.{}", core.me));
+        let file = place(&core.env, &format!("portals-credits.{}", core.ranks.me()));
         let mut text = core.credits.report().to_string();
         if let Some(neighbours) = self.neighbours.get() {
             text += &neighbours.report().to_string();
@@ -322,14 +323,14 @@ impl Conduit {
         let mut time = TimeLeft::new(core.ni.clock(), core.ni.now(), timeout);
         core.leaving.tell(end);
         let mut told = 0;
-        for distance in distances(core.nodes) {
-            let to = (u64::from(core.me) + u64::from(distance)) % u64::from(core.nodes);
+        for distance in distances(core.ranks.count()) {
+            let to = core.ranks.above(distance);
             let message = SysMsg::Shutdown {
                 distance,
                 code: core.leaving.end(),
-                sender: core.me,
+                sender: core.ranks.me(),
             };
-            core.send_sys(to as u32, message)?;
+            core.send_sys(to, message)?;
             told |= distance;
             while !core.leaving.heard_from(told) {
                 // The signal may come while this waits, and wakes it.

@@ -66,6 +66,8 @@ pub(crate) struct Ops {
     spare: Vec<u16>,
     /// What implicit operations count on.
     implicit: Implicit,
+    /// Messages of puts that have not left and whose caller waits for that.
+    awaited: u32,
 }
 
 /// The implicit operations of one thread of the client.
@@ -105,7 +107,23 @@ impl Ops {
                 current: IMPLICIT,
                 region: false,
             },
+            awaited: 0,
         }
+    }
+
+    /// A message of a put begins whose caller waits until it has left.
+    pub(crate) fn await_leaving(&mut self) {
+        self.awaited += 1;
+    }
+
+    /// Such a message has left.
+    pub(crate) fn left(&mut self) {
+        self.awaited = self.awaited.saturating_sub(1);
+    }
+
+    /// Whether none of them is left here.
+    pub(crate) fn have_left(&self) -> bool {
+        self.awaited == 0
     }
 
     /// Implicit operations of one more thread; `None` when slots are out.

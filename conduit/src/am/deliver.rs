@@ -7,12 +7,13 @@ use super::lid::Landed;
 use super::limits::{MAX_ARGS, NOOP_REPLY, round8};
 use crate::chunks::CHUNK;
 use crate::conduit::Conduit;
-use crate::core::{Core, SbUse};
+use crate::core::Core;
 use crate::credits::CreditByte;
 use crate::fault::Fault;
 use crate::hsl;
 use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, decode_data_hdr};
 use crate::rma::segments::Pinned;
+use crate::supplies::SbUse;
 use crate::trace::{Sent, Tracer};
 use portals_shim::{Brief, Region};
 use zerocopy::IntoBytes;
@@ -75,7 +76,7 @@ impl Core {
         let bits = AmBits::decode(event.match_bits)
             .filter(|b| !b.request)
             .ok_or(malformed("not the header of a reply"))?;
-        match self.reqsb.lent(event.offset) {
+        match self.supplies.requests().lent(event.offset) {
             Some(SbUse::Request { to }) if *to == source => {}
             _ => return Err(malformed("a reply to no request")),
         }
@@ -86,7 +87,7 @@ impl Core {
                 fault,
             })?;
         if bits.handler == NOOP_REPLY && bits.category == Category::Short {
-            self.reqsb.release(event.offset);
+            self.supplies.requests_mut().release(event.offset);
             return Ok(None);
         }
         let chunk = u32::try_from(event.offset).ok();
@@ -105,7 +106,7 @@ impl Core {
     fn memory(&self, place: Place) -> &Region {
         match place {
             Place::ReqRb(buffer) => &self.descriptors.reqrb[buffer],
-            Place::ReqSb => self.reqsb.region(),
+            Place::ReqSb => self.supplies.requests().region(),
         }
     }
 
@@ -120,7 +121,7 @@ impl Core {
 
     #[inline(never)]
     fn read_arguments(&mut self, place: Place, base: usize, count: u8) -> Result<Args, Fault> {
-        let mut values = self.values.take().unwrap_or_default();
+        let mut values = self.rooms.take_values();
         let room = values.get_mut(..usize::from(count)).unwrap_or_default();
         self.memory(place).read(base, room.as_mut_bytes())?;
         let values = Some(values);
@@ -132,7 +133,7 @@ impl Core {
         if args.is_empty() {
             return Args::default();
         }
-        let mut values = self.values.take().unwrap_or_default();
+        let mut values = self.rooms.take_values();
         let room = values.get_mut(..args.len()).unwrap_or_default();
         room.copy_from_slice(&args[..room.len()]);
         Args {
@@ -198,7 +199,7 @@ impl Core {
                 if at + len > room {
                     return Err(malformed("its payload does not fit"));
                 }
-                let mut buffer = self.take_scratch();
+                let mut buffer = self.rooms.take_scratch();
                 self.memory(place)
                     .read(base + at, &mut buffer.as_mut_bytes()[..len])?;
                 Content::Medium { buffer, len }
@@ -231,7 +232,7 @@ impl Core {
                     .read(base + args_len, said.as_flattened_mut())?;
                 let [offset, len] = said.map(u64::from_le_bytes);
                 let own = self.attached.as_ref();
-                let size = own.map_or(0, |a| a.segments[self.me as usize].size);
+                let size = own.map_or(0, |a| a.segments[self.ranks.me() as usize].size);
                 if offset.checked_add(len).is_none_or(|end| end > size) {
                     return Err(malformed("its destination is not in the segment"));
                 }
@@ -239,7 +240,8 @@ impl Core {
             }
             Category::Long => {
                 let both = self
-                    .lids
+                    .longs
+                    .halves
                     .header(source, lid, header)
                     .map_err(|_| malformed("the header of a Long twice"))?;
                 return Ok(both.map(|(header, landed)| header.with(source, Content::Long(landed))));
@@ -264,7 +266,7 @@ impl Core {
         let Some(attached) = &self.attached else {
             return Err(outside);
         };
-        let own = attached.segments[self.me as usize];
+        let own = attached.segments[self.ranks.me() as usize];
         let Some(offset) = own.offset_of(dest, len as u64) else {
             return Err(outside);
         };
@@ -281,7 +283,7 @@ impl Core {
         let own = self
             .attached
             .as_ref()
-            .and_then(|a| a.segments.get(self.me as usize));
+            .and_then(|a| a.segments.get(self.ranks.me() as usize));
         let offset = own.and_then(|s| s.offset_of(dest, len));
         match offset.filter(|_| self.store_anywhere(dest, data)) {
             Some(offset) => Ok(Landed { offset, len }),
@@ -302,7 +304,8 @@ impl Core {
             len: event.mlength,
         };
         let both = self
-            .lids
+            .longs
+            .halves
             .payload(source, lid, landed)
             .map_err(|_| Fault::Malformed {
                 node: source,
@@ -324,11 +327,9 @@ impl Core {
     #[inline]
     fn finish(&mut self, chunk: Option<u32>, values: Option<Box<Values>>) {
         if let Some(chunk) = chunk {
-            self.reqsb.release(u64::from(chunk));
+            self.supplies.requests_mut().release(u64::from(chunk));
         }
-        if values.is_some() {
-            self.values = values;
-        }
+        self.rooms.give_values(values);
     }
 }
 
@@ -409,7 +410,7 @@ impl Conduit {
             Content::Medium { mut buffer, len } => {
                 let payload = Payload::Medium(&mut buffer.as_mut_bytes()[..len]);
                 self.run_handler(source, handler, reply, payload, args);
-                self.core.borrow_mut().give_scratch(buffer);
+                self.core.borrow_mut().rooms.give_scratch(buffer);
             }
             Content::Long(Landed { offset, len }) => {
                 let payload = Payload::Long {

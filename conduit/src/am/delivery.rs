@@ -2,6 +2,7 @@
 
 use super::lid::Landed;
 use super::limits::MAX_ARGS;
+use crate::chunks::CHUNK;
 
 /// The payload of a message, as its handler sees it.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,6 +49,41 @@ impl Args {
             .as_ref()
             .and_then(|values| values.get(..usize::from(self.count)))
             .unwrap_or_default()
+    }
+}
+
+/// Rooms for what messages bring, which the next message finds again.
+#[derive(Debug, Default)]
+pub(crate) struct Rooms {
+    /// For payloads of Mediums, 8-byte aligned; each holds a chunk.
+    scratch: Vec<Box<[u64]>>,
+    /// For arguments; `None` while a message has it.
+    values: Option<Box<Values>>,
+}
+
+impl Rooms {
+    /// An 8-byte aligned buffer that holds a chunk. Its contents are of an earlier message.
+    pub(crate) fn take_scratch(&mut self) -> Box<[u64]> {
+        self.scratch
+            .pop()
+            .unwrap_or_else(|| vec![0; CHUNK / 8].into_boxed_slice())
+    }
+
+    /// Back for the next message.
+    pub(crate) fn give_scratch(&mut self, buffer: Box<[u64]>) {
+        self.scratch.push(buffer);
+    }
+
+    pub(super) fn take_values(&mut self) -> Box<Values> {
+        self.values.take().unwrap_or_default()
+    }
+
+    /// Back for the next message, if the message had arguments.
+    #[inline]
+    pub(super) fn give_values(&mut self, values: Option<Box<Values>>) {
+        if values.is_some() {
+            self.values = values;
+        }
     }
 }
 

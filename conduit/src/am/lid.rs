@@ -77,6 +77,54 @@ impl<H> Lids<H> {
     }
 }
 
+/// Marks the long ids of replies, which are counted; those of requests are chunk offsets.
+const REPLY: u32 = 1 << 23;
+
+/// The Longs of a rank that travel as two messages.
+#[derive(Debug)]
+pub(crate) struct Longs<H> {
+    /// What has come of those of others.
+    pub(crate) halves: Lids<H>,
+    /// Counts the replies.
+    replies: u32,
+    /// Payloads whose sender waits until they have left: of requests, of replies.
+    leaving: [u32; 2],
+}
+
+impl<H> Longs<H> {
+    pub(crate) fn new() -> Self {
+        Self {
+            halves: Lids::new(),
+            replies: 0,
+            leaving: [0; 2],
+        }
+    }
+
+    /// The long id of the next reply, which no request has.
+    pub(crate) fn reply_id(&mut self) -> u32 {
+        let id = REPLY | self.replies & (REPLY - 1);
+        self.replies = self.replies.wrapping_add(1);
+        id
+    }
+
+    /// The sender of a request, or of a reply, waits for a payload.
+    pub(crate) fn await_payload(&mut self, request: bool) {
+        self.leaving[usize::from(!request)] += 1;
+    }
+
+    /// A payload that its sender waits for has left.
+    pub(crate) fn payload_left(&mut self, request: bool) {
+        let n = &mut self.leaving[usize::from(!request)];
+        *n = n.saturating_sub(1);
+    }
+
+    /// Whether all payloads of requests, or of replies, have left that their senders wait for.
+    #[inline]
+    pub(crate) fn have_left(&self, request: bool) -> bool {
+        self.leaving[usize::from(!request)] == 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +140,27 @@ mod tests {
         assert_eq!(lids.header(1, 6, "b"), Ok(Some(("b", at(10)))));
         assert_eq!(lids.header(2, 5, "c"), Ok(Some(("c", at(20)))));
         assert_eq!(lids.header(2, 5, "d"), Ok(None), "an id may be used again");
+    }
+
+    #[test]
+    fn ids_of_replies_are_no_chunk_and_come_around() {
+        let mut longs = Longs::<()>::new();
+        longs.replies = REPLY - 1;
+        let ids: Vec<_> = (0..3).map(|_| longs.reply_id()).collect();
+        assert_eq!(ids, [2 * REPLY - 1, REPLY, REPLY + 1]);
+    }
+
+    #[test]
+    fn requests_and_replies_wait_apart() {
+        let mut longs = Longs::<()>::new();
+        longs.await_payload(true);
+        longs.await_payload(true);
+        assert!(!longs.have_left(true) && longs.have_left(false));
+        longs.payload_left(false);
+        longs.payload_left(true);
+        assert!(!longs.have_left(true));
+        longs.payload_left(true);
+        assert!(longs.have_left(true));
     }
 
     #[test]

@@ -17,9 +17,6 @@ use crate::memory::Source;
 use crate::rma::segments::LongForm;
 use crate::trace::Sent;
 
-/// Marks the long ids of replies, which are counted; those of requests are chunk offsets.
-const REPLY_LID: u32 = 1 << 23;
-
 impl Core {
     /// Sends a reply with the resources of the reserve.
     fn send_reply(
@@ -34,23 +31,16 @@ impl Core {
                 || self.segments.long_form() == LongForm::PackedOrPut)
             && 4 * m.args.len() + 8 + m.source.len() <= CHUNK;
         let two = m.category == Category::Long && !packed;
-        let own = self.reserve.chunk.take();
-        let tickets = 1 + u32::from(two);
-        let (Some(own), Some(rest)) = (own, self.reserve.tickets.checked_sub(tickets)) else {
+        let tmpmd = two && matches!(m.source, Source::User(_));
+        let Some(own) = self.supplies.take_for_reply(1 + u32::from(two), tmpmd) else {
             return Err(Fault::Malformed {
                 node,
                 what: "handled without a reply's resources",
             });
         };
-        self.reserve.tickets = rest;
         let mut other = m.source.len() as u32;
         if two {
-            if matches!(m.source, Source::User(_)) {
-                self.reserve.tmpmd = false;
-            }
-            let count = &mut self.reply_lids;
-            other = REPLY_LID | *count & (REPLY_LID - 1);
-            *count = count.wrapping_add(1);
+            other = self.longs.reply_id();
         }
         let placed = two && self.send_payload(node, m, false, true, other)?;
         let form = (packed, placed);
@@ -64,16 +54,14 @@ impl Core {
             chunk: own,
         };
         let hdr = AmHdr {
-            source: self.me,
+            source: self.ranks.me(),
             other,
             credits,
         };
         let to = self.am_target(node, bits.encode(), u64::from(chunk));
-        let from = (self.descriptors.rplsb, self.rplsb.region());
+        let from = (self.descriptors.rplsb, self.supplies.reply_memory());
         if self.put_header(from, (own, false), to, hdr, (m, form))? {
-            // For the next reply.
-            self.reserve.tickets += 1;
-            self.reserve.chunk = Some(own);
+            self.supplies.give_to_reserve(own);
         }
         Ok(())
     }
@@ -263,7 +251,7 @@ impl Token<'_> {
                 .send_reply(self.source, chunk, credits, m);
             conduit.check("sending a reply", sent);
             // Handlers of requests must not run inside this one; those of replies may.
-            conduit.wait_for(Scope::Safe, |c| (c.syncing[1] == 0).then_some(()));
+            conduit.wait_for(Scope::Safe, |c| c.longs.have_left(false).then_some(()));
         } else if let ReplyPath::Loopback = self.reply {
             conduit.run_here(m, ReplyPath::None);
         }

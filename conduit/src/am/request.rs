@@ -6,7 +6,7 @@ use super::limits::{MAX_ARGS, MAX_LONG, MAX_MEDIUM, round8};
 use super::message::Message;
 use crate::chunks::CHUNK;
 use crate::conduit::{Conduit, Scope};
-use crate::core::{Core, SbUse};
+use crate::core::Core;
 use crate::credits::cost;
 use crate::error::AmError;
 use crate::fault::{Fault, refused};
@@ -15,6 +15,7 @@ use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, data_hdr};
 use crate::memory::Source;
 use crate::rma::segments::{LongForm, Pinned};
 use crate::rma::temporary::TmpUse;
+use crate::supplies::SbUse;
 use crate::trace::Sent;
 use portals_shim::{Posted, Put};
 
@@ -38,9 +39,9 @@ impl Core {
         };
         let to = self.rar_target(node, bits.encode(), m.dest.1);
         let quiet = self.rar_target(node, bits.encode_quiet(), m.dest.1);
-        let hdr = data_hdr(self.me, lid);
+        let hdr = data_hdr(self.ranks.me(), lid);
         if sync {
-            self.syncing[usize::from(!request)] += 1;
+            self.longs.await_payload(request);
         }
         let here = match &m.source {
             Source::User(memory) => {
@@ -101,15 +102,15 @@ impl Core {
         };
         let inline = m.category == Category::Medium || packed;
         let hdr = AmHdr {
-            source: self.me,
+            source: self.ranks.me(),
             other: if inline { m.source.len() as u32 } else { 0 },
             credits: self.credits.of_request(node, credits.0, credits.1).encode(),
         };
         let to = self.am_target(node, bits.encode(), 0);
-        let from = (self.descriptors.reqsb, self.reqsb.region());
+        let from = (self.descriptors.reqsb, self.supplies.requests().region());
         // Padded, as requests lie one behind the other.
         if self.put_header(from, (chunk, true), to, hdr, (m, form))? {
-            self.tickets.give(1);
+            self.supplies.give_ticket();
         }
         Ok(())
     }
@@ -120,12 +121,16 @@ impl Core {
         let (packed, credits) = self.form(node, m);
         if m.category == Category::Long && !packed
             || self.credits.available(node) < credits
-            || !self.tickets.take(1)
+            || !self.supplies.take_tickets(1)
         {
             return None;
         }
-        let Some(chunk) = self.reqsb.take(SbUse::Request { to: node }) else {
-            self.tickets.give(1);
+        let Some(chunk) = self
+            .supplies
+            .requests_mut()
+            .take(SbUse::Request { to: node })
+        else {
+            self.supplies.give_ticket();
             return None;
         };
         // They are there, as seen above.
@@ -493,7 +498,7 @@ impl Conduit {
             self.poll_within_limits(Scope::Full);
         }
         if two && sync {
-            self.wait_for(Scope::Full, |c| (c.syncing[0] == 0).then_some(()));
+            self.wait_for(Scope::Full, |c| c.longs.have_left(true).then_some(()));
         }
     }
 
@@ -509,14 +514,16 @@ impl Conduit {
     #[inline(never)]
     fn request_in_time(&self, node: u32, m: &Message<'_>, sync: bool) -> bool {
         let (packed, credits) = self.take_credits(node, m);
-        let chunk = self.wait_for(Scope::Full, |c| c.reqsb.take(SbUse::Request { to: node }));
+        let chunk = self.wait_for(Scope::Full, |c| {
+            c.supplies.requests_mut().take(SbUse::Request { to: node })
+        });
         let two = m.category == Category::Long && !packed && !m.is_placed();
         // Only SAFE events are handled here: a request handler could spend the tickets gathered.
         self.wait_for(Scope::Safe, |c| {
-            c.tickets.take(1 + u32::from(two)).then_some(())
+            c.supplies.take_tickets(1 + u32::from(two)).then_some(())
         });
         if two && matches!(m.source, Source::User(_)) {
-            self.wait_for(Scope::Full, |c| c.tmp_tickets.take(1).then_some(()));
+            self.wait_for(Scope::Full, |c| c.tmpmds.may_bind().then_some(()));
         }
         let mut core = self.core.borrow_mut();
         let sent = core.send_request(node, m, packed, credits, chunk, sync);
@@ -558,7 +565,7 @@ impl Conduit {
         match m.category {
             Category::Short => Content::Empty,
             Category::Medium => {
-                let buffer = core.take_scratch();
+                let buffer = core.rooms.take_scratch();
                 drop(core);
                 self.fill_scratch(buffer, &m.source)
             }

@@ -106,8 +106,8 @@ impl Neighbours {
         let mut links: Vec<Option<Box<Neighbour>>> = Vec::new();
         links.resize_with(near.len(), || None);
         let mut nodes = Vec::new();
-        for (node, peer) in (0u32..).zip(&core.peers) {
-            let Some(number) = number_of(&near, *peer) else {
+        for (node, peer) in core.ranks.iter() {
+            let Some(number) = number_of(&near, peer) else {
                 continue;
             };
             let Some((link, slot)) = near.link(number).zip(links.get_mut(number)) else {
@@ -186,10 +186,11 @@ pub(crate) fn offer(core: &Core) -> Option<Near> {
     }
     let near = core.ni.near()?;
     let attached = core.attached.as_ref()?;
-    for (node, peer) in core.peers.iter().enumerate() {
+    for (node, peer) in core.ranks.iter() {
+        let node = node as usize;
         let mapped = attached.near.get(node).is_some_and(Option::is_some);
         let empty = attached.segments.get(node).is_some_and(|s| s.size == 0);
-        if let Some(number) = number_of(&near, *peer).filter(|_| mapped || empty) {
+        if let Some(number) = number_of(&near, peer).filter(|_| mapped || empty) {
             near.offer(number);
         }
     }

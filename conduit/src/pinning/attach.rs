@@ -26,12 +26,10 @@ impl Core {
     /// What this rank may pin, bytes: its part of the machine's memory, and what the fabric and the system allow.
     pub(crate) fn pinnable(&self) -> u64 {
         let f = &self.env.firehose;
-        let here = self.peers.get(self.me as usize).map(|p| p.nid);
-        let ranks = self.peers.iter().filter(|p| Some(p.nid) == here).count() as u64;
         let machine = f
             .physmem_max
             .unwrap_or_else(|| portals_shim::MemoryLimits::now().memory());
-        let part = (machine as f64 * f.ratio) as u64 / ranks.max(1);
+        let part = (machine as f64 * f.ratio) as u64 / self.ranks.on_this_node().max(1);
         self.ni
             .capabilities()
             .pinnable
@@ -40,12 +38,12 @@ impl Core {
 
     fn new_firehoses(&mut self, limits: Limits) -> Result<Firehoses, Fault> {
         let none = Fault::Malformed {
-            node: self.me,
+            node: self.ranks.me(),
             what: "no room for an operation",
         };
         let longs = self.ops.explicit().ok_or(none)?;
         let to = (&self.ni, self.descriptors.queues.safe);
-        let firehoses = Firehoses::new(to, (limits, self.nodes), self.env.msg_limit, longs);
+        let firehoses = Firehoses::new(to, (limits, self.ranks.count()), self.env.msg_limit, longs);
         firehoses.map_err(refused("PtlMDBind of all memory"))
     }
 }
@@ -84,9 +82,15 @@ impl Conduit {
             let kept = segments.kept(segment, core.env.firehose.local, self.forgets.get());
             let maps = Maps::new(segments.opened_only());
             let kept = (kept, self.elsewhere.clone());
-            let home = Home::new((&core.ni, core.nodes), limits, maps, For::Peers, kept);
-            core.home = Some(home);
-            core.firehoses = Some(firehoses);
+            let home = Home::new(
+                (&core.ni, core.ranks.count()),
+                limits,
+                maps,
+                For::Peers,
+                kept,
+            );
+            core.pinning.home = Some(home);
+            core.pinning.firehoses = Some(firehoses);
             core.segments = segments;
             core.attached = Some(Attached {
                 region,
@@ -110,7 +114,7 @@ impl Conduit {
             prepinned: 0,
             m: f.m,
             max_victim: f.max_victim,
-            nodes: core.nodes,
+            nodes: core.ranks.count(),
             remote: true,
             shape: f.shape(),
             per_message: PER_MESSAGE,
@@ -177,7 +181,7 @@ impl Conduit {
     /// Other ranks write them at any time; what is written before a barrier is read after it.
     pub fn open(&self, words: &Arc<[AtomicU64]>) -> u64 {
         let addr = words.as_ptr().expose_provenance() as u64;
-        if let Some(home) = self.core.borrow_mut().home.as_mut() {
+        if let Some(home) = self.core.borrow_mut().pinning.home.as_mut() {
             home.maps
                 .open(addr, size_of_val::<[AtomicU64]>(words) as u64);
             std::mem::forget(words.clone());

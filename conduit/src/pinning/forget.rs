@@ -7,7 +7,7 @@ use ::firehose::Unit;
 impl Core {
     /// Nobody new gets `len` bytes at `addr`; the units of them that are still pinned.
     fn forget(&mut self, addr: u64, len: u64) -> Option<(Unit, Unit)> {
-        self.home.as_mut()?.forget(addr, len)
+        self.pinning.home.as_mut()?.forget(addr, len)
     }
 }
 
@@ -43,7 +43,7 @@ impl Conduit {
 
     /// Gives back what is held of a peer's memory ([`Conduit::let_go`]); the next wait or poll sends it.
     pub(crate) fn let_go_later(&self, node: u32) {
-        if let Some(firehoses) = self.core.borrow_mut().firehoses.as_mut() {
+        if let Some(firehoses) = self.core.borrow_mut().pinning.firehoses.as_mut() {
             firehoses.holder.let_go(node);
         }
     }
@@ -62,11 +62,11 @@ impl Conduit {
 
     /// Waits until nothing of these units is pinned.
     fn wait_until_gone(&self, first: Unit, last: Unit) {
-        if let Some(home) = &mut self.core.borrow_mut().home {
+        if let Some(home) = &mut self.core.borrow_mut().pinning.home {
             home.owner.bar(first, last);
         }
         self.wait_flushing(|c| {
-            let owner = &mut c.home.as_mut()?.owner;
+            let owner = &mut c.pinning.home.as_mut()?.owner;
             let gone = owner.is_gone(first, last);
             gone.then(|| owner.unbar(first, last))
         });
@@ -76,7 +76,7 @@ impl Conduit {
     /// forgotten; what a handler, which cannot wait, leaves pinned of it is gone before the next call that sends.
     pub fn renew_mapped(&self, addr: u64, len: u64) {
         let stale = self.core.try_borrow().is_ok_and(|core| {
-            let home = core.home.as_ref();
+            let home = core.pinning.home.as_ref();
             home.is_some_and(|h| h.pins_any(addr, len))
         });
         if stale {
@@ -91,7 +91,7 @@ impl Conduit {
     pub fn is_pinned(&self, addr: u64, len: u64) -> bool {
         self.mind_elsewhere();
         let core = self.core.borrow();
-        let home = core.home.as_ref();
+        let home = core.pinning.home.as_ref();
         home.is_some_and(|h| h.pins_any(addr, len))
     }
 

@@ -71,12 +71,12 @@ impl Core {
             prepinned: 0,
             m: None,
             max_victim: f.max_victim.or(Some(pinnable.min(KEPT.max(least)))),
-            nodes: self.nodes,
+            nodes: self.ranks.count(),
             remote: false,
             shape,
             per_message: 0,
         })?;
-        let whose = (&self.ni, self.nodes);
+        let whose = (&self.ni, self.ranks.count());
         let home = Home::new(
             whose,
             limits,
@@ -84,13 +84,13 @@ impl Core {
             For::OwnTransfers,
             (kept, elsewhere),
         );
-        self.home = Some(home);
+        self.pinning.home = Some(home);
         Ok(())
     }
 
     /// Pins all of local memory, if it lies in one unit and nothing has to be waited for.
     pub(crate) fn pin_now(&mut self, memory: &UserMem) -> Option<Unit> {
-        let home = self.home.as_mut()?;
+        let home = self.pinning.home.as_mut()?;
         let len = memory.len() as u64;
         if !home.keeps(memory.addr(), len) {
             home.leave_own_stack();
@@ -107,7 +107,7 @@ impl Core {
     /// Local memory is about to be registered for a message: units that nobody uses go if the fabric has no room beside them.
     pub(crate) fn make_room(&mut self, memory: &UserMem) {
         let len = memory.len() as u64;
-        if let Some(home) = &mut self.home
+        if let Some(home) = &mut self.pinning.home
             && self
                 .ni
                 .capabilities()
@@ -120,7 +120,7 @@ impl Core {
 
     /// A message needs a unit no more.
     pub(crate) fn release_unit(&mut self, unit: Unit) {
-        if let Some(home) = &mut self.home {
+        if let Some(home) = &mut self.pinning.home {
             home.release(unit);
         }
     }
@@ -151,7 +151,7 @@ impl Conduit {
         let (addr, len) = (memory.addr(), memory.len() as u64);
         {
             let core = self.core.borrow();
-            let home = core.home.as_ref()?;
+            let home = core.pinning.home.as_ref()?;
             let whole = core.env.packs(memory.len()) || home.limits.shape.reach(addr, len).1 == len;
             if node == self.mynode() || whole || !home.keeps(addr, len) {
                 return None;

@@ -25,7 +25,7 @@ use crate::rma::{Completion, Rma};
 impl Core {
     /// Copies what came with a message to memory of this rank; `false`: there is none.
     pub(crate) fn store_anywhere(&mut self, addr: u64, data: &[u8]) -> bool {
-        let there = match &mut self.home {
+        let there = match &mut self.pinning.home {
             Some(home) => home.maps.holds(addr, data.len() as u64),
             None => false,
         };
@@ -72,7 +72,13 @@ impl Conduit {
 
     /// Puts a payload and waits until it is there.
     fn put_payload(&self, node: u32, addr: u64, memory: UserMem) -> Result<(), RmaError> {
-        let longs = self.core.borrow().firehoses.as_ref().map(|f| f.longs);
+        let longs = self
+            .core
+            .borrow()
+            .pinning
+            .firehoses
+            .as_ref()
+            .map(|f| f.longs);
         let Some(op) = longs else {
             return Ok(());
         };

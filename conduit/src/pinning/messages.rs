@@ -10,11 +10,12 @@
 
 use super::lanes::{Lane, offset_of};
 use super::wire::{Reach, portal_of};
-use crate::core::{Core, SbUse};
+use crate::core::Core;
 use crate::fault::{Fault, refused};
 use crate::memory::UserMem;
 use crate::ops::Key;
 use crate::rma::{Completion, Rma, Started};
+use crate::supplies::SbUse;
 use ::firehose::Grip;
 use portals_shim::{AckRequest, Brief, EventKind, Get, Posted, Put, RemoteKey, Target};
 
@@ -32,10 +33,10 @@ impl Core {
     /// Takes an event of a message by a lane.
     pub(crate) fn handle_lane(&mut self, index: usize, event: &Brief) -> Result<(), Fault> {
         let bad = Fault::Malformed {
-            node: self.me,
+            node: self.ranks.me(),
             what: "an event of no message of ours",
         };
-        let Some(firehoses) = &mut self.firehoses else {
+        let Some(firehoses) = &mut self.pinning.firehoses else {
             return Err(bad);
         };
         let Some(lane) = firehoses.lanes.get_mut(index) else {
@@ -61,7 +62,7 @@ impl Core {
         let Some(lane) = firehoses.lanes.end(index) else {
             return Err(bad);
         };
-        if let (Some(here), Some(home)) = (lane.here, &mut self.home) {
+        if let (Some(here), Some(home)) = (lane.here, &mut self.pinning.home) {
             home.release(here);
         }
         firehoses.release_there(lane.node, lane.there);
@@ -71,19 +72,22 @@ impl Core {
                 .map_err(refused("PtlMDUnlink of client memory"))?;
         }
         if let Some(chunk) = lane.chunk {
-            match self.reqsb.release(u64::from(chunk)) {
-                Some(SbUse::Get { to }) => to.copy_from(self.reqsb.region(), chunk as usize)?,
+            match self.supplies.requests_mut().release(u64::from(chunk)) {
+                Some(SbUse::Get { to }) => {
+                    to.copy_from(self.supplies.requests().region(), chunk as usize)?
+                }
                 Some(_) => {}
                 None => return Err(bad),
             }
         }
-        self.tickets.give(1);
+        self.supplies.give_ticket();
         self.ops.complete(lane.op.index, lane.get).ok_or(bad)
     }
 
     /// Whether the end of a message by a lane asks nothing of the interface.
     pub(crate) fn lane_is_plain(&self, index: usize) -> bool {
-        self.firehoses
+        self.pinning
+            .firehoses
             .as_ref()
             .is_some_and(|f| f.lanes.is_plain(index))
     }
@@ -91,7 +95,7 @@ impl Core {
     #[inline]
     fn unit_target(&self, node: u32, reach: &Reach, addr: u64) -> Target {
         Target {
-            process: self.peer(node),
+            process: self.ranks.name(node),
             pt_index: portal_of(reach.bits),
             ac_index: 0,
             match_bits: reach.bits,
@@ -111,13 +115,14 @@ impl Core {
     ) -> Option<(Grip, Reach, Key)> {
         let segments = self.attached.as_ref().map(|a| a.segments.as_slice());
         let segment = segments.and_then(|s| s.get(node as usize))?;
-        let firehoses = self.firehoses.as_mut()?;
+        let firehoses = self.pinning.firehoses.as_mut()?;
         let (unit, within) = firehoses.limits.shape.reach(addr, len);
-        if segment.offset_of(addr, len).is_none() || within < len || !self.tickets.take(1) {
+        if segment.offset_of(addr, len).is_none() || within < len || !self.supplies.take_tickets(1)
+        {
             return None;
         }
         let Some((there, reaches)) = firehoses.holder.hit(node, unit) else {
-            self.tickets.give(1);
+            self.supplies.give_ticket();
             return None;
         };
         let reach = reaches.at(addr).copied();
@@ -137,10 +142,10 @@ impl Core {
         if let Some(op) = op.filter(|_| completion.has_handle()) {
             self.ops.finish(op);
         }
-        if let Some(firehoses) = self.firehoses.as_mut() {
+        if let Some(firehoses) = self.pinning.firehoses.as_mut() {
             firehoses.release_there(node, there);
         }
-        self.tickets.give(1);
+        self.supplies.give_ticket();
     }
 
     /// Starts an operation to a unit that this rank holds, if nothing has to be waited for; `None`, and nothing has happened,
@@ -160,7 +165,7 @@ impl Core {
     /// Starts a put of at most a chunk, which is free.
     fn put_held(&mut self, rma: &Rma, memory: &UserMem) -> Result<Option<Started>, Fault> {
         let (node, dest, len) = (rma.node, rma.addr, memory.len() as u64);
-        let Some(chunk) = self.reqsb.next() else {
+        let Some(chunk) = self.supplies.requests().next() else {
             return Ok(None);
         };
         let held = self.hold_now(node, dest, len, rma.completion);
@@ -171,8 +176,13 @@ impl Core {
             sent: true,
             ..Lane::new(node, there, op)
         };
-        let Some((index, md)) = self.firehoses.as_mut().and_then(|f| f.lanes.take(&lane)) else {
-            return Err(no_lane(self.me));
+        let Some((index, md)) = self
+            .pinning
+            .firehoses
+            .as_mut()
+            .and_then(|f| f.lanes.take(&lane))
+        else {
+            return Err(no_lane(self.ranks.me()));
         };
         let to = self.unit_target(node, &reach, dest);
         // Counted before the message exists: its completion cannot come first.
@@ -184,12 +194,17 @@ impl Core {
         };
         let posted = self.ni.post_put(put(memory.addr()).at_once().silent());
         if posted.map_err(refused("PtlPutRegion"))? == Posted::Declined {
-            self.reqsb.take(SbUse::Put);
-            memory.copy_to(self.reqsb.region(), chunk as usize)?;
-            if let Some(lane) = self.firehoses.as_mut().and_then(|f| f.lanes.get_mut(index)) {
+            self.supplies.requests_mut().take(SbUse::Put);
+            memory.copy_to(self.supplies.requests().region(), chunk as usize)?;
+            if let Some(lane) = self
+                .pinning
+                .firehoses
+                .as_mut()
+                .and_then(|f| f.lanes.get_mut(index))
+            {
                 (lane.chunk, lane.sent) = (Some(chunk), false);
             }
-            let from = self.reqsb.region().addr() + u64::from(chunk);
+            let from = self.supplies.requests().region().addr() + u64::from(chunk);
             self.ni
                 .post_put(put(from))
                 .map_err(refused("PtlPutRegion"))?;
@@ -206,16 +221,18 @@ impl Core {
         };
         let small = self.env.bounces(true, memory.len());
         let chunk = if small {
-            self.reqsb.take(SbUse::Get { to: *memory })
+            self.supplies
+                .requests_mut()
+                .take(SbUse::Get { to: *memory })
         } else {
             None
         };
-        let here = match (chunk, &mut self.home) {
+        let here = match (chunk, &mut self.pinning.home) {
             (None, Some(home)) => home.hit(memory.addr(), len),
             _ => None,
         };
         let landing = match (chunk, here) {
-            (Some(at), _) => self.reqsb.region().addr() + u64::from(at),
+            (Some(at), _) => self.supplies.requests().region().addr() + u64::from(at),
             (None, Some(_)) => memory.addr(),
             (None, None) => {
                 self.let_go_now(node, there, Some(op), rma.completion);
@@ -229,8 +246,13 @@ impl Core {
             lending: memory.lending,
             ..Lane::new(node, there, op)
         };
-        let Some((_, md)) = self.firehoses.as_mut().and_then(|f| f.lanes.take(&lane)) else {
-            return Err(no_lane(self.me));
+        let Some((_, md)) = self
+            .pinning
+            .firehoses
+            .as_mut()
+            .and_then(|f| f.lanes.take(&lane))
+        else {
+            return Err(no_lane(self.ranks.me()));
         };
         let from = self.unit_target(node, &reach, src);
         self.ops.begin(op, true);
@@ -251,8 +273,8 @@ impl Core {
         memory: UserMem,
     ) -> Result<(), Fault> {
         let to = self.unit_target(lane.node, reach, addr);
-        let missing = no_lane(self.me);
-        let Some(firehoses) = &mut self.firehoses else {
+        let missing = no_lane(self.ranks.me());
+        let Some(firehoses) = &mut self.pinning.firehoses else {
             return Err(missing);
         };
         let unpinned = (lane.chunk.is_none() && lane.here.is_none()).then_some(memory);
@@ -270,7 +292,7 @@ impl Core {
         };
         self.ops.begin(lane.op, lane.get);
         let from = match lane.chunk {
-            Some(at) => self.reqsb.region().addr() + u64::from(at),
+            Some(at) => self.supplies.requests().region().addr() + u64::from(at),
             None => memory.addr(),
         };
         let offset = unpinned.map_or_else(|| offset_of(from), |_| 0);

@@ -46,27 +46,54 @@ mod wire;
 use crate::core::Core;
 pub use elsewhere::Elsewhere;
 pub use firehoses::FirehoseStats;
-pub(crate) use firehoses::Firehoses;
-pub(crate) use home::Home;
+use firehoses::Firehoses;
+use home::Home;
 pub(crate) use local::SEGMENT_USES;
 
-impl Core {
-    /// What is pinned of others' memory by units, and of the own; `None` in a job whose segments are pinned as a whole.
+/// What is pinned when it is needed.
+#[derive(Debug, Default)]
+pub(crate) struct Pinning {
+    /// Of other ranks' memory, in a job whose segments are not pinned as a whole.
+    firehoses: Option<Firehoses>,
+    /// Of the own memory; `None` where all is pinned at the start, or for each message.
+    home: Option<Home>,
+}
+
+impl Pinning {
+    /// Whether own memory that is pinned for a transfer may stay so.
+    pub(crate) fn keeps_own(&self) -> bool {
+        self.home.is_some()
+    }
+
+    /// Whether a message under way reads or writes the memory of a lending.
+    pub(crate) fn touches(&self, lending: u64) -> bool {
+        let firehoses = self.firehoses.as_ref();
+        firehoses.is_some_and(|firehoses| firehoses.touches(lending))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn home_mut(&mut self) -> &mut Home {
+        self.home.as_mut().expect("own memory stays pinned")
+    }
+
+    /// Both sides; `None` in a job whose segments are pinned as a whole.
     fn both_sides(&mut self) -> Option<(&mut Firehoses, &mut Home)> {
         self.firehoses.as_mut().zip(self.home.as_mut())
     }
+}
 
+impl Core {
     pub(crate) fn firehose_stats(&self) -> Option<FirehoseStats> {
-        let home = self.home.as_ref()?;
+        let home = self.pinning.home.as_ref()?;
         let unit = home.limits.shape.unit_len();
         let share = u64::from(home.limits.share) * unit;
-        let firehoses = self.firehoses.as_ref();
+        let firehoses = self.pinning.firehoses.as_ref();
         Some(FirehoseStats {
             remote: firehoses.map(|f| f.holder.counts()).unwrap_or_default(),
             own: home.owner.counts(),
             pinned: home.owner.pinned() * unit,
             limits: (
-                share * u64::from(self.nodes.saturating_sub(1)),
+                share * u64::from(self.ranks.count().saturating_sub(1)),
                 share,
                 u64::from(home.limits.victims) * unit,
             ),

@@ -63,6 +63,7 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
             let moved = {
                 let core = &mut *token.conduit().core.borrow_mut();
                 let (_, home) = core
+                    .pinning
                     .both_sides()
                     .ok_or("a request for units in a job with segments")?;
                 let (owner, mut pins) = home.pins();
@@ -81,6 +82,7 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
             let moved = wire::decode_moved(bytes).ok_or("no answer about units")?;
             let core = &mut *token.conduit().core.borrow_mut();
             let firehoses = core
+                .pinning
                 .firehoses
                 .as_mut()
                 .ok_or("an answer about units in a job with segments")?;
@@ -95,6 +97,7 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
             let unit = whole(args, 0).ok_or("no unit")?;
             let core = &mut *token.conduit().core.borrow_mut();
             let firehoses = core
+                .pinning
                 .firehoses
                 .as_mut()
                 .ok_or("a recall in a job with segments")?;
@@ -140,6 +143,7 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
             let landing = {
                 let core = &mut *token.conduit().core.borrow_mut();
                 let firehoses = core
+                    .pinning
                     .firehoses
                     .as_mut()
                     .ok_or("an answer in a job with segments")?;
@@ -159,13 +163,17 @@ pub(super) fn handlers() -> Vec<(u8, HandlerEntry)> {
 impl Token<'_> {
     fn maps<R>(&self, look: impl FnOnce(&mut Maps) -> R) -> Result<R, &'static str> {
         let core = &mut *self.conduit().core.borrow_mut();
-        let (_, home) = core.both_sides().ok_or("a copy in a job with segments")?;
+        let (_, home) = core
+            .pinning
+            .both_sides()
+            .ok_or("a copy in a job with segments")?;
         Ok(look(&mut home.maps))
     }
 
     fn copied(&self, ticket: Ticket, there: bool) -> Result<(), &'static str> {
         let core = &mut *self.conduit().core.borrow_mut();
         let firehoses = core
+            .pinning
             .firehoses
             .as_mut()
             .ok_or("an answer in a job with segments")?;
@@ -197,10 +205,16 @@ impl Conduit {
         let due = {
             let core = self.core.borrow();
             let moves = core
+                .pinning
                 .firehoses
                 .as_ref()
                 .is_some_and(|f| f.holder.has_moves());
-            moves || core.home.as_ref().is_some_and(|h| h.owner.has_recalls())
+            moves
+                || core
+                    .pinning
+                    .home
+                    .as_ref()
+                    .is_some_and(|h| h.owner.has_recalls())
         };
         if due {
             self.flush_messages();
@@ -213,7 +227,7 @@ impl Conduit {
         loop {
             let due = {
                 let core = &mut *self.core.borrow_mut();
-                let Some((firehoses, home)) = core.both_sides() else {
+                let Some((firehoses, home)) = core.pinning.both_sides() else {
                     return;
                 };
                 match firehoses.holder.poll_move() {
@@ -258,7 +272,7 @@ impl Conduit {
         while done < memory.len() {
             let part = memory.part(done, COPY);
             let ticket = self.copy_ticket();
-            if let Some(firehoses) = self.core.borrow_mut().firehoses.as_mut() {
+            if let Some(firehoses) = self.core.borrow_mut().pinning.firehoses.as_mut() {
                 firehoses.landings.insert(ticket, part);
             }
             let [low, high] = halves(addr + done as u64);
@@ -273,7 +287,7 @@ impl Conduit {
 
     fn copy_ticket(&self) -> Ticket {
         let mut core = self.core.borrow_mut();
-        core.firehoses.as_mut().map_or(0, |f| {
+        core.pinning.firehoses.as_mut().map_or(0, |f| {
             f.copies += 1;
             f.ticket()
         })
@@ -287,7 +301,7 @@ impl Conduit {
         ticket: Ticket,
     ) -> Result<(), RmaError> {
         let there = self.wait_for_peer("a copy", Some(node), |c| {
-            c.firehoses.as_mut()?.copied.remove(&ticket)
+            c.pinning.firehoses.as_mut()?.copied.remove(&ticket)
         });
         if there {
             Ok(())

@@ -5,13 +5,14 @@ use super::firehoses::Firehoses;
 use super::lanes::Lane;
 use super::wire::Reach;
 use crate::conduit::{Conduit, Scope};
-use crate::core::{Core, SbUse};
+use crate::core::Core;
 use crate::error::RmaError;
 use crate::fault::Fault;
 use crate::memory::{Source, UserMem};
 use crate::ops::Key;
 use crate::rma::Rma;
 use crate::rma::segments::{HIGHEST, LOWEST};
+use crate::supplies::SbUse;
 use ::firehose::{Asked, Grip, OwnError, Refusal, Shape, Span, Unit};
 
 /// The rest of one put or get.
@@ -87,14 +88,14 @@ impl Conduit {
 
     fn shape(&self) -> Shape {
         let core = self.core.borrow();
-        let limits = core.home.as_ref().map(|h| h.limits.shape);
+        let limits = core.pinning.home.as_ref().map(|h| h.limits.shape);
         limits.unwrap_or(Shape::Pages { log2: 12 })
     }
 
     /// A put or get to the own rank is a copy. `None`: there is no memory.
     pub(crate) fn transfer_here(&self, addr: u64, memory: UserMem, get: bool) -> Option<()> {
         let mut core = self.core.borrow_mut();
-        let maps = &mut core.home.as_mut()?.maps;
+        let maps = &mut core.pinning.home.as_mut()?.maps;
         if !maps.holds(addr, memory.len() as u64) {
             return None;
         }
@@ -124,7 +125,9 @@ impl Conduit {
         let within = reach.len - (p.addr - reach.base);
         p.memory = p.memory.part(0, within as usize);
         // What is taken from here on comes back by itself: others that have it wait for nothing.
-        self.wait_in(what, Scope::Full, |c| c.tickets.take(1).then_some(()));
+        self.wait_in(what, Scope::Full, |c| {
+            c.supplies.take_tickets(1).then_some(())
+        });
         let chunk = {
             let mut core = self.core.borrow_mut();
             let whose = if p.get {
@@ -133,14 +136,16 @@ impl Conduit {
                 SbUse::Put
             };
             let bounces = core.env.bounces(p.get, p.memory.len());
-            bounces.then(|| core.reqsb.take(whose)).flatten()
+            bounces
+                .then(|| core.supplies.requests_mut().take(whose))
+                .flatten()
         };
         let here = match chunk {
             Some(_) => None,
             None => match self.pin_here(p.memory) {
                 Ok(here) => here,
                 Err(()) => {
-                    self.core.borrow_mut().tickets.give(1);
+                    self.core.borrow_mut().supplies.give_ticket();
                     self.give_back(p.node, there);
                     return self.copy(p);
                 }
@@ -159,7 +164,9 @@ impl Conduit {
         let started = {
             let core = &mut *self.core.borrow_mut();
             let copied = match chunk {
-                Some(at) if !p.get => p.memory.copy_to(core.reqsb.region(), at as usize),
+                Some(at) if !p.get => p
+                    .memory
+                    .copy_to(core.supplies.requests().region(), at as usize),
                 _ => Ok(()),
             };
             copied
@@ -180,7 +187,7 @@ impl Conduit {
     }
 
     fn give_back(&self, node: u32, there: Grip) {
-        if let Some(firehoses) = self.core.borrow_mut().firehoses.as_mut() {
+        if let Some(firehoses) = self.core.borrow_mut().pinning.firehoses.as_mut() {
             firehoses.release_there(node, there);
         }
     }
@@ -195,7 +202,7 @@ impl Conduit {
         // Memory may have come to the unit since it was pinned.
         {
             let mut core = self.core.borrow_mut();
-            let firehoses = core.firehoses.as_mut()?;
+            let firehoses = core.pinning.firehoses.as_mut()?;
             firehoses.holder.renew(node, unit);
             firehoses.release_there(node, there);
         }
@@ -215,7 +222,7 @@ impl Conduit {
         };
         let ticket = {
             let mut core = self.core.borrow_mut();
-            let firehoses = core.firehoses.as_mut()?;
+            let firehoses = core.pinning.firehoses.as_mut()?;
             if let Some((there, reaches)) = firehoses.holder.hit(node, unit) {
                 return Some((there, reaches.at(addr).copied()));
             }
@@ -227,22 +234,26 @@ impl Conduit {
             }
         };
         let pinned = self.wait_for_peer("pinning", Some(node), |c| {
-            c.firehoses.as_mut()?.outcomes.remove(&ticket)
+            c.pinning.firehoses.as_mut()?.outcomes.remove(&ticket)
         });
         let core = self.core.borrow();
-        core.firehoses.as_ref().filter(|_| pinned).and_then(held)
+        core.pinning
+            .firehoses
+            .as_ref()
+            .filter(|_| pinned)
+            .and_then(held)
     }
 
     /// Pins the first bytes of local memory: the unit, and how many. `Ok(None)` where the fabric pins for each message,
     /// `Err` where no more memory can be pinned.
     pub(crate) fn pin_here(&self, memory: UserMem) -> Result<Option<(Unit, u64)>, ()> {
         let (addr, len) = (memory.addr(), memory.len() as u64);
-        let kept = |c: &Core| c.home.as_ref().is_some_and(|h| h.keeps(addr, len));
+        let kept = |c: &Core| c.pinning.home.as_ref().is_some_and(|h| h.keeps(addr, len));
         if !kept(&self.core.borrow()) {
             self.leave_own_stack();
             return Ok(None);
         }
-        let pinned = self.wait_flushing(|c| match c.home.as_mut()?.take(addr, len) {
+        let pinned = self.wait_flushing(|c| match c.pinning.home.as_mut()?.take(addr, len) {
             Err(OwnError::Busy) => None,
             done => Some(done),
         });
@@ -259,7 +270,7 @@ impl Conduit {
 
     /// See [`super::home::Home::leave_own_stack`].
     fn leave_own_stack(&self) {
-        if let Some(home) = &mut self.core.borrow_mut().home {
+        if let Some(home) = &mut self.core.borrow_mut().pinning.home {
             home.leave_own_stack();
         }
         self.mind_elsewhere();

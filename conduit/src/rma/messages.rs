@@ -6,11 +6,12 @@
 use super::op::Rma;
 use super::temporary::TmpUse;
 use crate::conduit::{Conduit, Scope};
-use crate::core::{Core, GET_CHUNK_DATA, SbUse};
+use crate::core::{Core, GET_CHUNK_DATA};
 use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
 use crate::memory::{Source, UserMem};
 use crate::ops::Key;
+use crate::supplies::SbUse;
 use ::firehose::Unit;
 use portals_shim::{AckRequest, Put};
 
@@ -86,7 +87,7 @@ impl Core {
             }
             Path::Chunk(at) if piece.get => (self.descriptors.reqsb, at as usize + GET_CHUNK_DATA),
             Path::Chunk(at) => {
-                self.copy_source(&piece.local, self.reqsb.region(), at as usize)?;
+                self.copy_source(&piece.local, self.supplies.requests().region(), at as usize)?;
                 (self.descriptors.reqsb, at as usize)
             }
             Path::Tmp(memory, here) => {
@@ -105,7 +106,7 @@ impl Core {
         // Counted before the message exists: its completion cannot come first.
         self.ops.begin(piece.op, piece.get);
         if local_completion {
-            self.local_pending += 1;
+            self.ops.await_leaving();
         }
         let region = (offset as u64, len);
         if piece.get {
@@ -140,7 +141,10 @@ impl Conduit {
         };
         let (bounces, stays) = {
             let core = self.core.borrow();
-            (core.env.bounces(get, memory.len()), core.home.is_some())
+            (
+                core.env.bounces(get, memory.len()),
+                core.pinning.keeps_own(),
+            )
         };
         if bounces {
             return Some((local, Local::Chunk(memory)));
@@ -163,7 +167,7 @@ impl Conduit {
                 } else {
                     SbUse::Put
                 };
-                if let Some(at) = self.core.borrow_mut().reqsb.take(whose) {
+                if let Some(at) = self.core.borrow_mut().supplies.requests_mut().take(whose) {
                     return Path::Chunk(at);
                 }
                 (memory, None)
@@ -172,7 +176,7 @@ impl Conduit {
         };
         // Only SAFE events: a request handler could spend the ticket just taken.
         self.wait_in("a put or get", Scope::Safe, |c| {
-            c.tmp_tickets.take(1).then_some(())
+            c.tmpmds.may_bind().then_some(())
         });
         Path::Tmp(memory, here)
     }
@@ -197,7 +201,7 @@ impl Conduit {
                 wait_local: op.buffered,
             };
             self.wait_in("a put or get", Scope::Full, |c| {
-                c.tickets.take(1).then_some(())
+                c.supplies.take_tickets(1).then_some(())
             });
             let path = self.take_path(place, op.get);
             let started = self.core.borrow_mut().start(&piece, path);
@@ -206,7 +210,7 @@ impl Conduit {
         }
         if op.buffered {
             self.wait_in("a put or get", Scope::Full, |c| {
-                (c.local_pending == 0).then_some(())
+                c.ops.have_left().then_some(())
             });
         }
     }

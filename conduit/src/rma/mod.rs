@@ -98,7 +98,7 @@ impl Core {
 
     /// Whether some message still needs the memory of a lending.
     pub(crate) fn touches(&self, lending: u64) -> bool {
-        self.tmpmds.touches(lending) || self.firehoses.as_ref().is_some_and(|f| f.touches(lending))
+        self.tmpmds.touches(lending) || self.pinning.touches(lending)
     }
 }
 

@@ -55,7 +55,7 @@ impl Core {
     #[inline(always)]
     fn segment_of(&self, node: u32) -> Result<&SegInfo, RmaError> {
         let attached = self.attached.as_ref().ok_or(RmaError::NotAttached)?;
-        let nodes = self.nodes;
+        let nodes = self.ranks.count();
         let found = attached.segments.get(node as usize);
         found.ok_or(RmaError::Node { node, nodes })
     }
@@ -74,7 +74,7 @@ impl Core {
     /// Whether this rank has a segment, and it is that long.
     #[inline(always)]
     pub(super) fn has_own(&self, offset: usize, len: usize) -> bool {
-        let own = self.segment_of(self.me);
+        let own = self.segment_of(self.ranks.me());
         self.segments.has_segment() && own.is_ok_and(|own| own.contains(offset, len))
     }
 
@@ -95,7 +95,7 @@ impl Core {
             let held = if op.get {
                 self.env.firehose.rdma_gets
             } else {
-                self.env.bounces(false, len) && self.reqsb.next().is_some()
+                self.env.bounces(false, len) && self.supplies.requests().next().is_some()
             };
             return Ok(if held {
                 Protocol::Held
@@ -119,15 +119,15 @@ impl Core {
     /// The chunk that takes the bytes of a short put. What is in the own segment leaves from there.
     #[inline(always)]
     fn bounced(&self, op: &Rma, len: usize) -> Option<u32> {
-        let fits = len <= SHORT && self.env.bounces(false, len) && self.tickets.any();
+        let fits = len <= SHORT && self.env.bounces(false, len) && self.supplies.has_ticket();
         let lent = fits && matches!(op.local, Source::User(_));
-        self.reqsb.next().filter(|_| lent)
+        self.supplies.requests().next().filter(|_| lent)
     }
 
     /// Where a get lands that its caller waits for.
     #[inline(always)]
     fn awaited(&self, op: &Rma, len: usize) -> Option<Landing> {
-        if op.completion != Completion::Blocking || !self.tickets.any() {
+        if op.completion != Completion::Blocking || !self.supplies.has_ticket() {
             return None;
         }
         let own = match op.local {
@@ -143,7 +143,11 @@ impl Core {
                 chunk: None,
             });
         }
-        let chunk = self.reqsb.next().filter(|_| self.env.bounces(true, len))?;
+        let chunk = self
+            .supplies
+            .requests()
+            .next()
+            .filter(|_| self.env.bounces(true, len))?;
         Some(Landing {
             md: self.descriptors.reqsb,
             offset: chunk as usize + GET_CHUNK_DATA,
@@ -154,7 +158,7 @@ impl Core {
     /// Where memory of this process is in the own segment.
     #[inline(always)]
     pub(super) fn own_offset(&self, addr: u64, len: usize) -> Option<usize> {
-        let own = self.segment_of(self.me).ok()?;
+        let own = self.segment_of(self.ranks.me()).ok()?;
         own.offset_of(addr, len as u64).map(|o| o as usize)
     }
 }
@@ -323,27 +327,33 @@ mod tests {
             let put = (false, false, Completion::Explicit, 8);
             let get = (true, true, Completion::Blocking, 8);
             let all = {
-                let core = &mut *conduit.core.borrow_mut();
-                let all = core.env.msg_limit - core.tickets.out();
-                assert!(core.tickets.take(all));
-                all
+                let supplies = &mut conduit.core.borrow_mut().supplies;
+                (0..).take_while(|_| supplies.take_tickets(1)).count()
             };
             assert_eq!(chosen(conduit, peer, put), "messages");
             assert_eq!(chosen(conduit, peer, get), "messages");
-            conduit.core.borrow_mut().tickets.give(all);
+            for _ in 0..all {
+                conduit.core.borrow_mut().supplies.give_ticket();
+            }
             assert_eq!(chosen(conduit, peer, put), "bounce");
             let mut chunks = Vec::new();
             while let Some(at) = conduit
                 .core
                 .borrow_mut()
-                .reqsb
-                .take(crate::core::SbUse::Put)
+                .supplies
+                .requests_mut()
+                .take(crate::supplies::SbUse::Put)
             {
                 chunks.push(at);
             }
             assert_eq!(chosen(conduit, peer, put), "messages");
             for at in chunks {
-                conduit.core.borrow_mut().reqsb.release(u64::from(at));
+                conduit
+                    .core
+                    .borrow_mut()
+                    .supplies
+                    .requests_mut()
+                    .release(u64::from(at));
             }
         });
     }

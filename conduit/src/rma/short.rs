@@ -20,11 +20,12 @@ use super::Started;
 use super::op::{Completion, Rma};
 use super::protocol::Landing;
 use crate::conduit::{Conduit, Scope};
-use crate::core::{Core, SbUse};
+use crate::core::Core;
 use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
 use crate::memory::Source;
 use crate::ops::Handle;
+use crate::supplies::SbUse;
 use portals_shim::{AckRequest, Get, Posted, Put};
 
 /// Calls in a row that are done by themselves, of which the last one polls.
@@ -45,8 +46,8 @@ impl Core {
         let Some(key) = self.slot_of(op.completion) else {
             return Ok(None);
         };
-        self.tickets.take(1);
-        self.copy_source(&op.local, self.reqsb.region(), chunk as usize)?;
+        self.supplies.take_tickets(1);
+        self.copy_source(&op.local, self.supplies.requests().region(), chunk as usize)?;
         let bits = RmaBits {
             get: false,
             local_completion: false,
@@ -61,7 +62,7 @@ impl Core {
         self.ops.begin(key, false);
         let posted = self.ni.post_put(put.ack(AckRequest::Ack).silent());
         if !posted.map_err(refused("PtlPutRegion"))?.is_taken() {
-            self.reqsb.take(SbUse::Put);
+            self.supplies.requests_mut().take(SbUse::Put);
         }
         Ok(Some(Started::Begun(op.completion.handle(key))))
     }
@@ -71,7 +72,7 @@ impl Core {
         let Some(slot) = self.ops.next() else {
             return Ok(None);
         };
-        self.copy_source(&op.local, self.reqsb.region(), chunk as usize)?;
+        self.copy_source(&op.local, self.supplies.requests().region(), chunk as usize)?;
         let bits = RmaBits {
             get: false,
             local_completion: false,
@@ -87,7 +88,7 @@ impl Core {
             Posted::Done { events } => return Ok(Some(Started::Done { events })),
             Posted::Taken => {}
             Posted::Begun | Posted::Declined => {
-                self.reqsb.take(SbUse::Put);
+                self.supplies.requests_mut().take(SbUse::Put);
             }
         }
         Ok(Some(self.begun_awaited(op.get)))
@@ -122,12 +123,12 @@ impl Core {
         };
         if let Posted::Done { events } = posted.map_err(refused("PtlGetRegion"))? {
             if let Some(memory) = chunk_for {
-                memory.copy_from(self.reqsb.region(), landing.offset)?;
+                memory.copy_from(self.supplies.requests().region(), landing.offset)?;
             }
             return Ok(Some(Started::Done { events }));
         }
         if let Some(to) = chunk_for {
-            self.reqsb.take(SbUse::Get { to });
+            self.supplies.requests_mut().take(SbUse::Get { to });
         }
         Ok(Some(self.begun_awaited(op.get)))
     }
@@ -136,7 +137,7 @@ impl Core {
     /// which there was none since its message began.
     #[cold]
     fn begun_awaited(&mut self, get: bool) -> Started {
-        self.tickets.take(1);
+        self.supplies.take_tickets(1);
         let key = self.ops.explicit();
         if let Some(key) = key {
             self.ops.begin(key, get);

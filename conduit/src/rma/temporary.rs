@@ -2,6 +2,7 @@
 
 use crate::descriptors::Md;
 use crate::memory::UserMem;
+use crate::tickets::Tickets;
 use ::firehose::Unit;
 use portals_shim::{
     EqHandle, Error, Interface, MdHandle, MdMemory, MdOptions, MdSpec, THRESHOLD_INFINITE, Unlink,
@@ -28,9 +29,10 @@ pub(crate) struct TmpEnd {
     pub(crate) here: Option<Unit>,
 }
 
-/// All temporary descriptors.
-#[derive(Debug, Default)]
+/// All temporary descriptors, and the tickets that bound their number.
+#[derive(Debug)]
 pub(crate) struct TmpMds {
+    tickets: Tickets,
     slots: Vec<Option<Tmp>>,
     free: Vec<usize>,
 }
@@ -56,6 +58,21 @@ pub(crate) enum TmpEvent {
 }
 
 impl TmpMds {
+    /// None; so many may be bound at one time.
+    pub(crate) fn new(most: u32) -> Self {
+        Self {
+            tickets: Tickets::new(most),
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Takes what one [`TmpMds::bind`] needs; `false` if all are bound or promised. It comes back with the descriptor's end.
+    #[inline]
+    pub(crate) fn may_bind(&mut self) -> bool {
+        self.tickets.take(1)
+    }
+
     /// A descriptor over `memory`, which a unit holds if one is named; its index goes into the events' `user_ptr`.
     pub(crate) fn bind(
         &mut self,
@@ -118,6 +135,7 @@ impl TmpMds {
         let (md, end) = (tmp.md, TmpEnd { here: tmp.here });
         *slot = None;
         self.free.push(index);
+        self.tickets.give(1);
         Some(ni.md_unlink(md).map(|()| Some(end)))
     }
 

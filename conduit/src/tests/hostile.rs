@@ -1,9 +1,9 @@
 //! Messages of the interface that no rank of ours sends, and failures of messages that nobody needs.
 
-use crate::core::SbUse;
 use crate::credits::cost;
 use crate::descriptors::Md;
 use crate::matchbits::{AmBits, AmHdr, Category, SysMsg};
+use crate::supplies::SbUse;
 use crate::threads::{self, RankEnd};
 use crate::{Conduit, HandlerEntry};
 use portals_shim::{Brief, EventKind, NiFail, Put};
@@ -15,8 +15,17 @@ const SEGMENT: u64 = 4096;
 fn send_long(conduit: &Conduit, placed: bool, chunk: Option<u32>, said: &[u8]) -> u32 {
     let mut core = conduit.core.borrow_mut();
     let core = &mut *core;
-    let chunk = chunk.unwrap_or_else(|| core.reqsb.take(SbUse::Request { to: 1 }).unwrap());
-    core.reqsb.region().write(chunk as usize, said).unwrap();
+    let chunk = chunk.unwrap_or_else(|| {
+        core.supplies
+            .requests_mut()
+            .take(SbUse::Request { to: 1 })
+            .unwrap()
+    });
+    core.supplies
+        .requests()
+        .region()
+        .write(chunk as usize, said)
+        .unwrap();
     let bits = AmBits {
         category: Category::Long,
         request: true,
@@ -27,7 +36,7 @@ fn send_long(conduit: &Conduit, placed: bool, chunk: Option<u32>, said: &[u8]) -
         chunk,
     };
     let credits = cost(said.len());
-    assert!(core.tickets.take(1) && core.credits.take(1, credits));
+    assert!(core.supplies.take_tickets(1) && core.credits.take(1, credits));
     let hdr = AmHdr {
         source: 0,
         other: 0,
@@ -117,7 +126,7 @@ fn only_news_of_credits_and_only_of_a_rank_that_leaves_may_be_lost() {
             let (match_bits, hdr_data) = message.encode();
             let event = Brief {
                 kind: EventKind::SendEnd,
-                initiator: core.peer(core.me),
+                initiator: core.ranks.name(core.ranks.me()),
                 user_ptr: Md::Sys.encode(),
                 match_bits,
                 hdr_data,

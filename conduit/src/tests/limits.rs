@@ -201,8 +201,8 @@ fn handled<const N: usize>(
                     .into_iter()
                     .filter_map(|h| conduit.check_sync(h).err())
                     .collect();
-                let rounds = conduit.core.borrow().least.1 >> ROUND;
-                let system = rounds.count_ones() as usize;
+                let heard = |round| conduit.core.borrow().start_up.least_after(round);
+                let system = (ROUND..32).filter(|round| heard(*round).is_some()).count();
                 *done = (system, puts - handles.len(), taken.get());
             }
         } else {

@@ -273,7 +273,7 @@ fn a_pair_that_cannot_copy_uses_no_frames() {
             {
                 let mut core = conduit.core.borrow_mut();
                 core.env.near = true;
-                if core.me == 0 && !mapped {
+                if core.ranks.me() == 0 && !mapped {
                     core.attached.as_mut().unwrap().near[1] = None;
                 }
             }
