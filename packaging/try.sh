@@ -37,7 +37,9 @@ if command -v cc >/dev/null && command -v pkg-config >/dev/null; then
 #include <portals3.h>
 #include <p3rt/p3rt.h>
 #include <stdio.h>
-int main(void) {
+#include <time.h>
+int main(int argc, char **argv) {
+  struct timespec now;
   ptl_handle_ni_t ni;
   unsigned rank = 0, size = 0;
   int most;
@@ -46,6 +48,9 @@ int main(void) {
   if (PtlGetRank(ni, &rank, &size) != PTL_OK)
     return 1;
   printf("rank %u of %u\n", rank, size);
+  if (argc > 1 && !clock_gettime(CLOCK_MONOTONIC, &now))
+    printf("rank %u at %lld.%09ld s\n", rank, (long long)now.tv_sec, now.tv_nsec);
+  (void)argv;
   return size != 2;
 }
 C
@@ -53,6 +58,11 @@ C
 	export PKG_CONFIG_PATH
 	eval "cc /tmp/first.c -o /tmp/first $(pkg-config --cflags --libs portals3)"
 	portolan run -n 2 --fabric shm -- /tmp/first
+	# In virtual time two runs read the same clock.
+	at_the_same_time() { portolan run -n 2 --fabric seastar --clock virtual -- /tmp/first clock | sort; }
+	once=$(at_the_same_time)
+	say "$once"
+	test "$once" = "$(at_the_same_time)"
 	if command -v cmake >/dev/null; then
 		mkdir -p /tmp/by-cmake
 		cat >/tmp/by-cmake/CMakeLists.txt <<'CMAKE'
