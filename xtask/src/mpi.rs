@@ -1,12 +1,13 @@
 //! `cargo xtask mpi`: MPIs that were compiled elsewhere over the libfabric provider, as a table: each program of `xtask/mpi` checks
-//! what it gets. An MPI is a folder with `bin/mpicc` and `bin/mpiexec`:
+//! what it gets. An MPI is a folder with `bin/mpicc` and `bin/mpiexec`; without one, it is Debian's Open MPI:
 //!
 //! ```console
 //! $ python3 -m venv mpi && mpi/bin/pip install mpich
 //! $ cargo xtask mpi --mpi mpi
 //! ```
 
-use crate::cargo::{self, release_dir, root};
+use crate::cargo::{self, debug_dir, release_dir, root};
+use crate::packages;
 use crate::wait::{self, Process};
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
@@ -20,8 +21,8 @@ mod speed;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Folder of an MPI, with bin/mpicc and bin/mpiexec; several times for several
-    #[arg(long, value_name = "DIR", required = true)]
+    /// Folder of an MPI, with bin/mpicc and bin/mpiexec; several times for several. Without it, Debian's Open MPI
+    #[arg(long, value_name = "DIR")]
     mpi: Vec<PathBuf>,
     /// Fabrics: shm, seastar; verbs where a device is
     #[arg(long, value_delimiter = ',', default_value = "shm,seastar")]
@@ -74,7 +75,8 @@ const OPEN_MPI: [(&str, &str); 6] = [
 
 /// An MPI, and what its launcher is told.
 struct Mpi {
-    folder: PathBuf,
+    launcher: PathBuf,
+    compiler: PathBuf,
     version: String,
     options: &'static [&'static str],
     /// Variables whose names have `OMPI_MCA_` before them.
@@ -82,11 +84,22 @@ struct Mpi {
 }
 
 impl Mpi {
+    /// That of a folder.
     fn find(folder: &Path) -> Result<Self> {
         let folder = folder
             .canonicalize()
             .with_context(|| folder.display().to_string())?;
-        let launcher = folder.join("bin/mpiexec");
+        Self::of(folder.join("bin/mpiexec"), folder.join("bin/mpicc"))
+    }
+
+    /// Those of the system that run over its libfabric: Open MPI, by the names that Debian gives it. Debian's MPICH is over UCX.
+    fn of_system() -> Result<Vec<Self>> {
+        let open_mpi = packages::place("mpirun.openmpi").zip(packages::place("mpicc.openmpi"));
+        let found = open_mpi.map(|(launcher, compiler)| Self::of(launcher, compiler));
+        found.into_iter().collect()
+    }
+
+    fn of(launcher: PathBuf, compiler: PathBuf) -> Result<Self> {
         let said = Command::new(&launcher)
             .arg("--version")
             .output()
@@ -103,7 +116,8 @@ impl Mpi {
             false => "MPICH",
         };
         Ok(Self {
-            folder,
+            launcher,
+            compiler,
             version: format!("{name} {}", number.unwrap_or(&"")),
             options: match open {
                 true => &[
@@ -124,14 +138,13 @@ impl Mpi {
     fn compile(&self, program: &str, to: &Path) -> Result<PathBuf> {
         let exe = to.join(program);
         let source = root().join("xtask/mpi").join(format!("{program}.c"));
-        let compiler = self.folder.join("bin/mpicc");
-        let status = Command::new(&compiler)
+        let status = Command::new(&self.compiler)
             .args(["-O2", "-pthread", "-o"])
             .args([&exe, &source])
             .status()
-            .with_context(|| compiler.display().to_string())?;
+            .with_context(|| self.compiler.display().to_string())?;
         if !status.success() {
-            bail!("{} of {program}.c: {status}", compiler.display());
+            bail!("{} of {program}.c: {status}", self.compiler.display());
         }
         Ok(exe)
     }
@@ -149,17 +162,16 @@ impl Mpi {
         ranks: u32,
         program: &Path,
     ) -> Command {
-        let launcher = self.folder.join("bin/mpiexec");
         let mut command = match fabric {
             "seastar" => {
                 let mut run = Command::new(&built.portolan);
                 // Open MPI opens a second endpoint in a rank, for one-sided communication.
                 let places = (2 * ranks).to_string();
                 run.args(["run", "--fabric", "seastar", "--places", &places]);
-                run.args(options).arg("--").arg(launcher);
+                run.args(options).arg("--").arg(&self.launcher);
                 run
             }
-            _ => Command::new(launcher),
+            _ => Command::new(&self.launcher),
         };
         command
             .args(self.options)
@@ -321,15 +333,17 @@ fn in_guest(options: &Options, built: &Path) -> Result<()> {
 /// Folders of MPIs for `cargo xtask test`, as a search path has them.
 const VARIABLE: &str = "PORTOLAN_TEST_MPI";
 
-/// The short form: every program on 2 ranks over shared memory, with the MPIs that the environment names. Debian has none that
-/// runs over a libfabric of the system without other packages, so without the variable nothing is asked for.
+/// The short form: every program on 2 ranks over shared memory, with the MPIs that the environment names or that of the system. The
+/// provider is the debug build that is there, which has more checks.
 pub(crate) fn test() -> Result<()> {
     let folders = std::env::var_os(VARIABLE).unwrap_or_default();
     let mpi: Vec<PathBuf> = std::env::split_paths(&folders)
         .filter(|folder| !folder.as_os_str().is_empty())
         .collect();
-    if mpi.is_empty() {
-        println!("skipped: {VARIABLE} names no MPI, so none runs over the libfabric provider");
+    if mpi.is_empty() && Mpi::of_system()?.is_empty() {
+        println!(
+            "skipped: neither {VARIABLE} nor mpirun.openmpi: no MPI runs over the libfabric provider"
+        );
         return Ok(());
     }
     run(&Options {
@@ -341,8 +355,22 @@ pub(crate) fn test() -> Result<()> {
         speed: 0,
         clock: 0,
         verbs: false,
-        built: None,
+        built: Some(debug_dir()),
     })
+}
+
+/// What is asked for, or that of the system.
+fn mpis(options: &Options) -> Result<Vec<Mpi>> {
+    if !options.mpi.is_empty() {
+        return options.mpi.iter().map(|folder| Mpi::find(folder)).collect();
+    }
+    let found = Mpi::of_system()?;
+    if found.is_empty() {
+        bail!(
+            "no mpirun.openmpi and mpicc.openmpi here: name an MPI by --mpi DIR, such as one that `pip install mpich` has put in a virtual environment"
+        );
+    }
+    Ok(found)
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -378,8 +406,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let (mut wrong, mut timed) = (0, Vec::new());
     println!("| MPI | program | ranks | {} |", options.fabric.join(" | "));
     println!("|---|---|---|{}", "---|".repeat(options.fabric.len()));
-    for (number, folder) in options.mpi.iter().enumerate() {
-        let mpi = Mpi::find(folder)?;
+    for (number, mpi) in mpis(options)?.into_iter().enumerate() {
         let to = programs.path().join(number.to_string());
         fs::create_dir(&to)?;
         for (name, not_on) in PROGRAMS.iter().filter(|(name, _)| wanted(name)) {

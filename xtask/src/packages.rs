@@ -1,7 +1,7 @@
 //! What the tests need besides cargo, from the system's packages.
 
 use anyhow::{Result, bail};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// (executable or file that shows it is there, Debian package).
@@ -27,6 +27,8 @@ const WANTED: &[(&str, &str)] = &[
     ("valgrind", "valgrind"),
     ("fi_pingpong", "libfabric-bin"),
     ("/usr/include/rdma/fabric.h", "libfabric-dev"),
+    ("mpirun.openmpi", "openmpi-bin"),
+    ("mpicc.openmpi", "libopenmpi-dev"),
 ];
 
 /// The launchers of `cargo xtask launchers`; each row is left out without its own.
@@ -45,13 +47,18 @@ const LAUNCHERS: &[(&str, &str)] = &[
 
 /// Whether an executable is in the path or a file exists.
 pub(crate) fn is_there(name: &str) -> bool {
+    place(name).is_some()
+}
+
+/// Where an executable is in the path, or a file if it exists.
+pub(crate) fn place(name: &str) -> Option<PathBuf> {
     if name.starts_with('/') {
-        return Path::new(name).exists();
+        return Some(name.into()).filter(|file: &PathBuf| file.exists());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/sbin", "/sbin"].map(Path::new);
-    std::env::split_paths(&path).any(|d| d.join(name).is_file())
-        || system.iter().any(|d| d.join(name).is_file())
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let folders = std::env::split_paths(&path).chain(system);
+    folders.map(|d| d.join(name)).find(|file| file.is_file())
 }
 
 fn missing(of: &[(&str, &'static str)]) -> Vec<&'static str> {
