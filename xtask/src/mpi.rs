@@ -333,7 +333,7 @@ fn in_guest(options: &Options, built: &Path) -> Result<()> {
 /// Folders of MPIs for `cargo xtask test`, as a search path has them.
 const VARIABLE: &str = "PORTOLAN_TEST_MPI";
 
-/// The short form: every program on 2 ranks over shared memory, with the MPIs that the environment names or that of the system. The
+/// The short form: every program on 2 ranks over shared memory and on the model, with the MPIs that the environment names or that of the system. The
 /// provider is the debug build that is there, which has more checks.
 pub(crate) fn test() -> Result<()> {
     let folders = std::env::var_os(VARIABLE).unwrap_or_default();
@@ -348,7 +348,7 @@ pub(crate) fn test() -> Result<()> {
     }
     run(&Options {
         mpi,
-        fabric: vec!["shm".to_owned()],
+        fabric: vec!["shm".to_owned(), "seastar".to_owned()],
         ranks: vec![2],
         only: None,
         kills: 0,
