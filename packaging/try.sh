@@ -72,7 +72,8 @@ C
 		;;
 	esac
 	rm /tmp/clock
-	if command -v cmake >/dev/null; then
+	# An RPM is for systems whose CMake and loader look in lib64, which Debian's do not.
+	if command -v cmake >/dev/null && { test "$form" != rpm || ! command -v dpkg >/dev/null; }; then
 		mkdir -p /tmp/by-cmake
 		cat >/tmp/by-cmake/CMakeLists.txt <<'CMAKE'
 cmake_minimum_required(VERSION 3.10)
