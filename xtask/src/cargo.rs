@@ -33,9 +33,14 @@ pub(crate) fn root() -> PathBuf {
 
 /// Runs a command in the root; an error when it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
+    run_in(&root(), command)
+}
+
+/// The same in another folder.
+pub(crate) fn run_in(folder: &Path, command: &mut Command) -> Result<()> {
     tell(command);
     let status = command
-        .current_dir(root())
+        .current_dir(folder)
         .stdin(Stdio::null())
         .status()
         .with_context(|| format!("cannot start {}", command.get_program().display()))?;

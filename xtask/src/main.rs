@@ -70,7 +70,8 @@ enum Task {
     /// Reliable datagrams, simulated: table of loss and reordering, every schedule of a small configuration, 10,000 peers,
     /// many to one
     Datagrams(datagrams::Options),
-    /// Pictures of the published comparison of conduits, modelled and measured in a guest, and the ratios at 8 bytes
+    /// Pictures of the published comparison of conduits, modelled and measured in a guest, and the ratios at 8 bytes; or by GASNet's
+    /// own programs
     Slides(slides::Options),
     /// Tag matching under random use on every fabric, over RDMA in a guest
     TagOracle(tag_oracle::Options),

@@ -1,6 +1,11 @@
 //! `cargo xtask slides`: the pictures of the published comparison of conduits (Cray User Group 2009, slides 9, 10 and 15),
 //! measured over SoftRoCE in a guest and modelled on the SeaStar, and what the small operations cost over messages beside
-//! what they cost over Portals.
+//! what they cost over Portals. `--gasnet DIR` has GASNet's own programs run instead.
+
+mod checkout;
+mod printed;
+mod programs;
+mod table;
 
 use crate::cargo::{self, release_dir, root};
 use anyhow::{Context, Result};
@@ -18,6 +23,9 @@ pub(crate) struct Options {
     /// Leave out what is measured, in a guest, and draw the model alone
     #[arg(long)]
     modelled: bool,
+    /// A checkout of GASNet-1: its testsmall, testlarge and testam run on the model, over its own portals-conduit and over ours
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["iters", "modelled"])]
+    gasnet: Option<PathBuf>,
 }
 
 /// What is drawn: the measurement, and the picture's name.
@@ -81,17 +89,11 @@ fn part((names, sizes, iters): &Part, small: u32, modelled: bool) -> Result<Stri
 
 /// The median of a measurement at 8 bytes over a conduit.
 fn median(results: &str, bench: &str, conduit: &str) -> Result<f64> {
-    for line in results.lines() {
-        let result: serde_json::Value = serde_json::from_str(line)?;
-        let is = |key: &str, value: &str| result[key].as_str() == Some(value);
-        if is("bench", bench) && is("conduit", conduit) && result["bytes"].as_u64() == Some(8) {
-            return result["median"].as_f64().context("no median");
-        }
-    }
-    anyhow::bail!("no {bench} of 8 bytes over the {conduit}-conduit")
+    let found = table::benched(results, (bench, Some(conduit)), 8)?;
+    found.with_context(|| format!("no {bench} of 8 bytes over the {conduit}-conduit"))
 }
 
-fn table(results: &str, fabric: &str) -> Result<()> {
+fn ratios(results: &str, fabric: &str) -> Result<()> {
     for (bench, what) in [
         ("segment-put", "blocking put"),
         ("am-medium", "Medium and its reply"),
@@ -113,7 +115,29 @@ fn table(results: &str, fabric: &str) -> Result<()> {
     Ok(())
 }
 
+/// Draws results of the bench in `folder`, and copies the pictures of these measurements into another one by these names.
+fn pictures(results: &str, names: &[(&str, &str)], (folder, into): (&Path, &Path)) -> Result<()> {
+    let (all, drawn) = (folder.join("all.json"), folder.join("drawn"));
+    std::fs::write(&all, results)?;
+    // The run that the drawings are made by adds nothing: its measurement is none of the pictures'.
+    let mut drawing = Command::new(release_dir().join("portolan"));
+    drawing.args(["bench", "tag-pingpong", "--sizes", "8", "--iters", "1"]);
+    drawing.args(["--fabric", "seastar", "--plot"]).arg(&drawn);
+    cargo::run(drawing.arg("--beside").arg(&all))?;
+    for (bench, picture) in names {
+        let from = drawn.join(format!("{bench}.svg"));
+        let to = into.join(format!("{picture}.svg"));
+        std::fs::copy(&from, &to)
+            .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+        println!("{}", to.display());
+    }
+    Ok(())
+}
+
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if let Some(checkout) = &options.gasnet {
+        return programs::run(checkout, &options.into);
+    }
     cargo::build(&["--package", "portolan"])?;
     let folder = tempfile::tempdir()?;
     draw(options, folder.path())
@@ -130,27 +154,15 @@ fn draw(options: &Options, folder: &Path) -> Result<()> {
     } else {
         results(false)?
     };
-    let (all, drawn) = (folder.join("all.json"), folder.join("drawn"));
-    std::fs::write(&all, format!("{measured}{modelled}"))?;
-    // The run that the drawings are made by adds nothing: its measurement is none of the pictures'.
-    let mut drawing = Command::new(release_dir().join("portolan"));
-    drawing.args(["bench", "tag-pingpong", "--sizes", "8", "--iters", "1"]);
-    drawing.args(["--fabric", "seastar", "--plot"]).arg(&drawn);
-    cargo::run(drawing.arg("--beside").arg(&all))?;
-    for (bench, picture) in PICTURES {
-        let from = drawn.join(format!("{bench}.svg"));
-        let to = root().join(&options.into).join(format!("{picture}.svg"));
-        std::fs::copy(&from, &to)
-            .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
-        println!("{}", to.display());
-    }
+    let into = root().join(&options.into);
+    pictures(&format!("{measured}{modelled}"), &PICTURES, (folder, &into))?;
     println!(
         "{:<20} {:<22} {:>10} {:>10} {:>13} {:>9}",
         "8 bytes, us", "", "portals", "mpi", "mpi / portals", "slides"
     );
-    table(&modelled, "xt4, modelled")?;
+    ratios(&modelled, "xt4, modelled")?;
     if !options.modelled {
-        table(&measured, "SoftRoCE, measured")?;
+        ratios(&measured, "SoftRoCE, measured")?;
     }
     Ok(())
 }
