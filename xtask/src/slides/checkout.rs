@@ -26,7 +26,8 @@ const CONDUIT: &str = "portals-conduit/gasnet_core.c";
 pub(super) const OLD_C: &str = "-std=gnu89 -fcommon -w";
 
 /// Features that the three programs need not. The processor's counter takes no virtual time, so the clock is POSIX's.
-const CONFIGURE: [&str; 8] = [
+const CONFIGURE: [&str; 9] = [
+    "--quiet",
     "--enable-portals",
     "--enable-force-posix-realtime",
     "--disable-auto-conduit-detect",
@@ -102,13 +103,15 @@ impl Checkout {
     /// Copies the sources, which `Bootstrap` changes, without their history.
     fn copy_to(&self, to: &Path) -> Result<()> {
         fs::create_dir(to)?;
+        let mut copy = Command::new("cp");
+        copy.args(["-R", "-t"]).arg(to);
         for entry in fs::read_dir(&self.0)? {
             let entry = entry?;
             if entry.file_name() != ".git" {
-                cargo::run(Command::new("cp").arg("-R").arg(entry.path()).arg(to))?;
+                copy.arg(entry.path());
             }
         }
-        Ok(())
+        cargo::run(&mut copy)
     }
 }
 

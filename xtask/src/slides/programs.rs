@@ -32,17 +32,24 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
     ("testam", &["256", "1024", "AB"]),
 ];
 
-/// What the bench measures beside the programs: measurements, sizes.
-const BENCHES: [(&[&str], &str); 3] = [
+/// What the bench measures beside the programs: measurements, sizes, conduits.
+const BENCHES: [(&[&str], &str, &str); 4] = [
     (
-        &["segment-put", "segment-get", "am-medium", "tag-ping-ack"],
+        &["segment-put", "am-medium", "tag-ping-ack"],
         "1,2,4,8,16,32,64,128,256,512,1K",
+        "portals,mpi",
     ),
     (
         &["segment-put-bandwidth", "tag-bandwidth"],
         "16,32,64,128,256,512,1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M",
+        "portals,mpi",
     ),
-    (&["am-short", "am-flood"], "0"),
+    (
+        &["segment-get"],
+        "1,2,4,8,16,32,64,128,256,512,1K",
+        "portals",
+    ),
+    (&["am-short", "am-flood"], "0", "portals"),
 ];
 
 const PICTURES: [(&str, &str); 3] = [
@@ -93,10 +100,10 @@ fn printed(portolan: &Path, folder: &Path) -> Result<Printed> {
 /// The bench's results of the same, and of messages.
 fn benched(portolan: &Path) -> Result<String> {
     let mut all = String::new();
-    for (names, sizes) in BENCHES {
+    for (names, sizes, conduits) in BENCHES {
         let mut bench = Command::new(portolan);
         bench.arg("bench").args(names).args(["--sizes", sizes]);
-        bench.args(["--conduit", "portals,mpi", "--json", "-"]);
+        bench.args(["--conduit", conduits, "--json", "-"]);
         bench.args(MACHINE).stdin(Stdio::null());
         println!("$ {}", cargo::line(&bench));
         let text = succeed(&mut bench)?;
