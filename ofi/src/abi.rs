@@ -37,7 +37,12 @@ pub(crate) mod cap {
     pub(crate) const DELIVERY_COMPLETE: u64 = 1 << 28;
     pub(crate) const COMMIT_COMPLETE: u64 = 1 << 30;
     pub(crate) const MATCH_COMPLETE: u64 = 1 << 31;
+    pub(crate) const TAGGED_DIRECTED_RECV: u64 = 1 << 45;
+    pub(crate) const TAGGED_MULTI_RECV: u64 = 1 << 46;
+    /// A flag of operations, in libfabric 1.
     pub(crate) const VARIABLE_MSG: u64 = 1 << 48;
+    /// A capability, in libfabric 2.
+    pub(crate) const EXACT_DIRECTED_RECV: u64 = 1 << 48;
     pub(crate) const LOCAL_COMM: u64 = 1 << 51;
     pub(crate) const REMOTE_COMM: u64 = 1 << 52;
     pub(crate) const RMA_EVENT: u64 = 1 << 56;

@@ -10,6 +10,7 @@ use crate::call::{Call, Lent};
 use crate::domain::Domain;
 use crate::ep::{EndpointFid, Which, refused};
 use crate::object::object;
+use crate::options::Kind;
 use crate::ptr::{Out, Outcome, entry, entry_int, read};
 use crate::table::Table;
 use ofi_engine::atomic::{Datatype, Form, Operation};
@@ -142,6 +143,13 @@ unsafe fn go(ep: *mut c_void, operands: Operands, what: What, call: Call) -> isi
             result: operands.result.map(of).transpose()?,
         };
         let flags = call.flags(&ep.tx_flags)?;
+        let (form, bytes) = (atomic.form(), atomic.reach(&operand));
+        let most = AtomicCall::most(datatype, form) * datatype.size();
+        if bytes > most as u64 {
+            return Err(errno::MSGSIZE);
+        }
+        let inject = flags & cap::INJECT != 0;
+        ep.options.bounded(Kind::Atomic, bytes, inject)?;
         let (which, kind) = match atomic.result {
             Some(_) => (Which::Read, flags::READ),
             None => (Which::Write, flags::WRITE),

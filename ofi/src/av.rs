@@ -106,7 +106,7 @@ unsafe impl Object for AddressVector {
     }
 }
 
-static AV: Table<10> = Table::new(&[
+static AV: Table<11> = Table::new(&[
     (0, insert as *const c_void),
     (3, remove as *const c_void),
     (4, lookup as *const c_void),

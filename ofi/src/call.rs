@@ -6,7 +6,6 @@
 //! What the operations have in common: memory that is lent, a peer, data beside a message, flags, a context.
 
 use crate::abi::{Addr, Iovec, cap, errno};
-use crate::info::{INJECT, MOST};
 use crate::ptr::{Outcome, buffer, buffers};
 use ofi_engine::memory::Buffer;
 use std::ffi::c_void;
@@ -32,15 +31,6 @@ impl Lent {
             // SAFETY: the condition above.
             Self::Pieces(iov, count) => unsafe { buffers(iov, count) },
         }
-    }
-}
-
-/// `EMSGSIZE` for more bytes than one operation moves (`max_msg_size`), or copies at once (`inject_size`).
-pub(crate) fn bounded(buffer: &Buffer, inject: bool) -> Outcome<()> {
-    let most = if inject { INJECT } else { MOST };
-    match buffer.len() > most as u64 {
-        true => Err(errno::MSGSIZE),
-        false => Ok(()),
     }
 }
 

@@ -101,7 +101,7 @@ unsafe impl Object for CompletionCounter {
     }
 }
 
-static CNTR: Table<7> = Table::new(&[
+static CNTR: Table<8> = Table::new(&[
     (0, read as *const c_void),
     (1, read_failed as *const c_void),
     (2, add as *const c_void),

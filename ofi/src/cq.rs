@@ -47,7 +47,7 @@ unsafe impl Object for CompletionQueue {
     }
 }
 
-static CQ: Table<7> = Table::new(&[
+static CQ: Table<8> = Table::new(&[
     (0, read_queue as *const c_void),
     (1, read_from as *const c_void),
     (2, read_failed as *const c_void),

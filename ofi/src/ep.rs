@@ -13,8 +13,9 @@ use crate::domain::{Domain, Shared};
 use crate::eq::EventQueue;
 use crate::info::{RX_FLAGS, TX_FLAGS};
 use crate::object::{self, Object, object, object_if};
+use crate::options::{self, Options};
 use crate::progress::Users;
-use crate::ptr::{Outcome, borrow, entry, entry_int, read, write_bytes};
+use crate::ptr::{Outcome, borrow, entry, entry_int, write_bytes};
 use crate::table::Table;
 use ofi_engine::completion::{Op, Queue, Reports, ReportsId, flags};
 use ofi_engine::{Endpoint, OpenError, ProcessId, Refused};
@@ -123,6 +124,29 @@ pub(crate) enum Which {
     Write,
 }
 
+/// Which receives say whose message they take.
+#[derive(Clone, Copy, Debug)]
+struct Directed {
+    tagged: bool,
+    untagged: bool,
+    /// None of them takes everybody's.
+    exact: bool,
+}
+
+impl Directed {
+    const fn of(caps: u64) -> Self {
+        let (all, tagged) = (cap::DIRECTED_RECV, cap::TAGGED_DIRECTED_RECV);
+        let exact = caps & cap::EXACT_DIRECTED_RECV != 0;
+        // Alone it is for all receives, beside another capability for those of that.
+        let alone = exact && caps & (all | tagged) == 0;
+        Self {
+            tagged: alone || caps & (all | tagged) != 0,
+            untagged: alone || caps & all != 0,
+            exact,
+        }
+    }
+}
+
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct EndpointFid {
@@ -141,10 +165,8 @@ pub(crate) struct EndpointFid {
     /// Flags of operations that have none of their own.
     pub(crate) tx_flags: AtomicU64,
     pub(crate) rx_flags: AtomicU64,
-    /// A receive says whose message it takes.
-    directed: bool,
-    /// Bytes with fewer of which a multi-receive gives its buffer back.
-    pub(crate) least: AtomicUsize,
+    directed: Directed,
+    pub(crate) options: Options,
 }
 
 // SAFETY: it is `repr(C)`, begins with a `Fid`, and is the only one of its class.
@@ -164,10 +186,10 @@ unsafe impl Object for EndpointFid {
     }
 }
 
-static EP: Table<7> = Table::new(&[
+static EP: Table<8> = Table::new(&[
     (0, cancel as *const c_void),
-    (1, getopt as *const c_void),
-    (2, setopt as *const c_void),
+    (1, options::getopt as *const c_void),
+    (2, options::setopt as *const c_void),
     (5, size_left as *const c_void),
     (6, size_left as *const c_void),
 ]);
@@ -220,8 +242,8 @@ impl EndpointFid {
             bound: Bound::default(),
             tx_flags: AtomicU64::new(tx),
             rx_flags: AtomicU64::new(rx),
-            directed: caps & cap::DIRECTED_RECV != 0,
-            least: AtomicUsize::new(64),
+            directed: Directed::of(caps),
+            options: Options::default(),
         })
     }
 
@@ -235,11 +257,16 @@ impl EndpointFid {
         peers.addresses.process(number).ok_or(errno::ADDRNOTAVAIL)
     }
 
-    /// Whose messages a receive takes.
-    pub(crate) fn source(&self, number: u64) -> Outcome<Option<ProcessId>> {
+    /// Whose messages a receive takes, with a tag or without.
+    pub(crate) fn source(&self, number: u64, tagged: bool) -> Outcome<Option<ProcessId>> {
+        let directed = match tagged {
+            true => self.directed.tagged,
+            false => self.directed.untagged,
+        };
         match number {
+            _ if !directed => Ok(None),
+            crate::abi::ADDR_UNSPEC if self.directed.exact => Err(errno::INVAL),
             crate::abi::ADDR_UNSPEC => Ok(None),
-            _ if !self.directed => Ok(None),
             number => self.process(number).map(Some),
         }
     }
@@ -476,58 +503,6 @@ unsafe extern "C" fn cancel(fid: *mut c_void, context: *mut c_void) -> isize {
         let ep = unsafe { object::<EndpointFid>(fid) }?;
         // Only receives can be taken back; one that has its message has ended.
         ep.endpoint.cancel(context.expose_provenance());
-        Ok(0)
-    })
-}
-
-/// Bytes with fewer of which a multi-receive gives its buffer back (`FI_OPT_MIN_MULTI_RECV`).
-const LEAST: c_int = 0;
-
-unsafe extern "C" fn getopt(
-    fid: *mut c_void,
-    level: c_int,
-    name: c_int,
-    value: *mut c_void,
-    len: *mut usize,
-) -> c_int {
-    entry_int(|| {
-        // SAFETY: the caller was given the endpoint.
-        let ep = unsafe { object::<EndpointFid>(fid) }?;
-        if (level, name) != (0, LEAST) {
-            return Err(errno::NOPROTOOPT);
-        }
-        // SAFETY: the caller says there how much room it has, and reads how much is needed.
-        let len = unsafe { borrow(len) }.ok_or(errno::INVAL)?;
-        let room = std::mem::replace(len, size_of::<usize>());
-        if room < size_of::<usize>() {
-            return Err(errno::TOOSMALL);
-        }
-        let least = ep.least.load(Ordering::Relaxed);
-        // SAFETY: there is so much room.
-        unsafe { write_bytes(value, &least.to_ne_bytes()) }?;
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn setopt(
-    fid: *mut c_void,
-    level: c_int,
-    name: c_int,
-    value: *const c_void,
-    len: usize,
-) -> c_int {
-    entry_int(|| {
-        // SAFETY: the caller was given the endpoint.
-        let ep = unsafe { object::<EndpointFid>(fid) }?;
-        if (level, name) != (0, LEAST) {
-            return Err(errno::NOPROTOOPT);
-        }
-        if len != size_of::<usize>() {
-            return Err(errno::INVAL);
-        }
-        // SAFETY: the value is there, of this length.
-        let least = unsafe { read(value.cast::<usize>()) }.ok_or(errno::INVAL)?;
-        ep.least.store(least, Ordering::Relaxed);
         Ok(0)
     })
 }

@@ -13,8 +13,8 @@ use portals_shim::endpoint::Address;
 use portals_shim::fabric::{self, FabricChoice, FabricConfig, FabricKind};
 use std::ffi::{CString, c_char, c_int};
 
-/// Everything that an endpoint can do.
-pub(crate) const CAPS: u64 = cap::MSG
+/// Everything that an endpoint can do, by names that libfabric 1 has.
+const CAPS: u64 = cap::MSG
     | cap::RMA
     | cap::ATOMIC
     | cap::TAGGED
@@ -30,6 +30,11 @@ pub(crate) const CAPS: u64 = cap::MSG
     | cap::SOURCE
     | cap::RMA_EVENT
     | cap::DIRECTED_RECV;
+/// The same by names of libfabric 2.
+const CAPS_2: u64 = CAPS | RECEIVES_2;
+/// Kinds of receives that libfabric 2 has names for.
+const RECEIVES_2: u64 =
+    cap::TAGGED_DIRECTED_RECV | cap::TAGGED_MULTI_RECV | cap::EXACT_DIRECTED_RECV;
 /// What a domain can do: its peers may be on the same machine and on others.
 const DOMAIN_CAPS: u64 = cap::LOCAL_COMM | cap::REMOTE_COMM;
 /// What operations that send, read or write may have for flags without flags of their own.
@@ -150,6 +155,16 @@ const fn unnamed_mr_mode(version: u32) -> c_int {
     }
 }
 
+/// Everything that an endpoint can do, by the names of this version of the interface.
+const fn caps_of(version: u32) -> u64 {
+    if version < 2 << 16 { CAPS } else { CAPS_2 }
+}
+
+/// Whether an endpoint can do all that, by the names of any version.
+pub(crate) const fn can(caps: u64) -> bool {
+    caps & !CAPS_2 == 0
+}
+
 /// Why a program is not offered anything.
 fn no(why: &str) -> i32 {
     tracing::debug!(why, "fi_getinfo");
@@ -159,8 +174,9 @@ fn no(why: &str) -> i32 {
 /// # Safety
 /// `hints` is null or a description, as `fi_getinfo` takes it.
 unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
+    let all = caps_of(version);
     let mut wanted = Wanted {
-        caps: CAPS,
+        caps: all,
         tx_flags: 0,
         rx_flags: 0,
         threading: abi::THREAD_SAFE,
@@ -179,7 +195,7 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
     if hints.addr_format != abi::FORMAT_UNSPEC {
         return Err(no("its addresses have a format of their own"));
     }
-    if hints.caps & !CAPS != 0 {
+    if hints.caps & !all != 0 {
         return Err(no("capabilities that it has not"));
     }
     if hints.caps != 0 {
@@ -201,6 +217,14 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         if ep.tx_ctx_cnt > 1 || ep.rx_ctx_cnt > 1 {
             return Err(no("several contexts of an endpoint"));
         }
+        let unordered = ep.max_order_raw_size.max(ep.max_order_war_size);
+        let ordered = hints.caps & (cap::RMA | cap::ATOMIC) != 0;
+        if ordered && (unordered > 0 || ep.max_order_waw_size > MOST) {
+            return Err(no("accesses in an order that it does not keep"));
+        }
+        if ep.auth_key_size > 0 {
+            return Err(no("endpoints have no keys for authentication"));
+        }
     }
     // SAFETY: as above.
     if let Some(tx) = unsafe { borrow(hints.tx_attr) } {
@@ -213,7 +237,7 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         if tx.comp_order != 0 {
             return Err(no("an order of completions that it does not keep"));
         }
-        if tx.op_flags & !TX_FLAGS != 0 || tx.caps & !CAPS != 0 {
+        if tx.op_flags & !TX_FLAGS != 0 || tx.caps & !all != 0 {
             return Err(no("operations of other kinds than it makes"));
         }
         wanted.tx_flags = tx.op_flags;
@@ -228,7 +252,7 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         if rx.comp_order != 0 {
             return Err(no("an order of completions that it does not keep"));
         }
-        if rx.op_flags & !RX_FLAGS != 0 || rx.caps & !CAPS != 0 {
+        if rx.op_flags & !RX_FLAGS != 0 || rx.caps & !all != 0 {
             return Err(no("receives of other kinds than it makes"));
         }
         if rx.total_buffered_recv > 0 {
@@ -257,6 +281,9 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         }
         if domain.mr_key_size > 8 {
             return Err(no("keys have 8 bytes"));
+        }
+        if domain.auth_key_size > 0 {
+            return Err(no("domains have no keys for authentication"));
         }
         if domain.max_err_data > 0 {
             return Err(no("failures say no more than their cause"));
@@ -413,7 +440,8 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
                 | cap::MULTI_RECV
                 | cap::SOURCE
                 | cap::RMA_EVENT
-                | cap::DIRECTED_RECV);
+                | cap::DIRECTED_RECV
+                | RECEIVES_2);
         (rx.op_flags, rx.msg_order) = (wanted.rx_flags, ORDER);
         (rx.size, rx.iov_limit) = (wanted.sizes.rx, wanted.sizes.rx_pieces);
     }

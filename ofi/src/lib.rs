@@ -17,6 +17,7 @@
 //! | `info.rs` | what is offered to whom (`fi_getinfo`) |
 //! | `fabric.rs`, `domain.rs`, `av.rs`, `cq.rs`, `cntr.rs`, `eq.rs`, `poll.rs`, `ep.rs`, `mr.rs` | the objects, by their names in libfabric; `object.rs`: what they have in common |
 //! | `open.rs` | how a program comes from one object to the next |
+//! | `options.rs` | sizes of an endpoint that a program may lower |
 //! | `messages.rs`, `rma.rs`, `atomic.rs` | the operations; `call.rs`: what they have in common |
 //! | `progress.rs`, `wait.rs` | who drives endpoints; how programs sleep |
 //! | `abi.rs`, `table.rs` | libfabric's structures and tables |
@@ -42,6 +43,7 @@ mod messages;
 mod mr;
 mod object;
 mod open;
+mod options;
 mod poll;
 mod progress;
 mod ptr;

@@ -6,15 +6,15 @@
 //! Messages, with a tag (`fi_tsend`, `fi_trecv`) and without (`fi_send`, `fi_recv`).
 
 use crate::abi::{Addr, Iovec, Msg, MsgTagged, cap, errno};
-use crate::call::{Call, Lent, bounded};
+use crate::call::{Call, Lent};
 use crate::ep::{EndpointFid, Which, refused};
 use crate::object::object;
+use crate::options::Kind;
 use crate::ptr::{entry, read};
 use crate::table::Table;
 use ofi_engine::completion::flags;
 use ofi_engine::{Message, Wanted};
 use std::ffi::c_void;
-use std::sync::atomic::Ordering;
 
 pub(crate) static MSG: Table<9> = Table::new(&[
     (0, recv as *const c_void),
@@ -55,7 +55,8 @@ unsafe fn go(ep: *mut c_void, lent: Lent, tag: Option<u64>, call: Call) -> isize
         let buffer = unsafe { lent.buffer() }?;
         let flags = call.flags(&ep.tx_flags)?;
         let inject = flags & cap::INJECT != 0;
-        bounded(&buffer, inject)?;
+        let size = tag.map_or(Kind::Message, |_| Kind::Tagged);
+        ep.options.bounded(size, buffer.len(), inject)?;
         let kind = flags::SEND | kind_of(tag.is_some());
         let op = ep.op(Which::Send, call.context, flags, kind)?;
         let message = Message {
@@ -83,7 +84,7 @@ unsafe fn ask(ep: *mut c_void, lent: Lent, tag: Option<(u64, u64)>, call: Call) 
         let tagged = tag.is_some();
         let (tag, ignore) = tag.unwrap_or((0, u64::MAX));
         let wanted = Wanted {
-            from: ep.source(call.peer)?,
+            from: ep.source(call.peer, tagged)?,
             tag,
             ignore,
         };
@@ -105,7 +106,7 @@ unsafe fn ask(ep: *mut c_void, lent: Lent, tag: Option<(u64, u64)>, call: Call) 
             return Ok(0);
         }
         let many = flags & cap::MULTI_RECV != 0;
-        let least = many.then(|| ep.least.load(Ordering::Relaxed) as u64);
+        let least = many.then(|| ep.options.least() as u64);
         ep.endpoint.receive(tagged, wanted, buffer?, least, op);
         Ok(0)
     })

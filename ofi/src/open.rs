@@ -6,7 +6,6 @@ use crate::abi::{self, Fid, Info, errno};
 use crate::domain::Domain;
 use crate::ep::{EndpointFid, Operations};
 use crate::fabric::Fabric;
-use crate::info::CAPS;
 use crate::object::{self, give};
 use crate::ptr::{Out, borrow, entry_int, string};
 use crate::table::Table;
@@ -20,7 +19,7 @@ static FABRIC: Table<6> = Table::new(&[
     (4, wait::trywait as *const c_void),
     (5, open_domain2 as *const c_void),
 ]);
-static DOMAIN: Table<11> = Table::new(&[
+static DOMAIN: Table<12> = Table::new(&[
     (0, av::open as *const c_void),
     (1, cq::open as *const c_void),
     (2, open_endpoint as *const c_void),
@@ -108,7 +107,7 @@ unsafe extern "C" fn open_endpoint(
         let info = unsafe { borrow(info) }.ok_or(errno::INVAL)?;
         // SAFETY: as above.
         let kind = unsafe { borrow(info.ep_attr) }.map_or(abi::EP_UNSPEC, |ep| ep.kind);
-        let is_offered = [abi::EP_UNSPEC, abi::EP_RDM].contains(&kind) && info.caps & !CAPS == 0;
+        let is_offered = [abi::EP_UNSPEC, abi::EP_RDM].contains(&kind) && info::can(info.caps);
         if !is_offered {
             return Err(errno::INVAL);
         }

@@ -6,9 +6,10 @@
 //! Remote memory (`fi_read`, `fi_write`).
 
 use crate::abi::{Addr, Iovec, MsgRma, cap, errno};
-use crate::call::{Call, Lent, bounded};
+use crate::call::{Call, Lent};
 use crate::ep::{EndpointFid, Which, refused};
 use crate::object::object;
+use crate::options::Kind;
 use crate::ptr::{entry, read as read_at};
 use crate::table::Table;
 use ofi_engine::Remote;
@@ -48,7 +49,7 @@ unsafe fn go(ep: *mut c_void, way: Way, lent: Lent, remote: Remote, call: Call) 
         let buffer = unsafe { lent.buffer() }?;
         let flags = call.flags(&ep.tx_flags)?;
         let inject = way == Way::Write && flags & cap::INJECT != 0;
-        bounded(&buffer, inject)?;
+        ep.options.bounded(Kind::Remote, buffer.len(), inject)?;
         let peer = ep.process(call.peer)?;
         let op = |which, kind| ep.op(which, call.context, flags, flags::RMA | kind);
         let done = match way {

@@ -123,6 +123,12 @@ static void offers(void)
     REFUSED(hints->tx_attr->caps = FI_HMEM);
     REFUSED(hints->rx_attr->caps = FI_HMEM);
     REFUSED(hints->ep_attr->protocol_version = 2);
+    REFUSED(hints->ep_attr->max_order_raw_size = 8);
+    REFUSED(hints->ep_attr->max_order_war_size = 8);
+    REFUSED(hints->ep_attr->max_order_waw_size = SIZE_MAX);
+    OFFERED(hints->ep_attr->max_order_waw_size = 8, offered->ep_attr->max_order_waw_size >= 8);
+    REFUSED(hints->ep_attr->auth_key_size = 8; hints->ep_attr->auth_key = calloc(1, 8));
+    REFUSED(hints->domain_attr->auth_key_size = 8; hints->domain_attr->auth_key = calloc(1, 8));
     REFUSED(hints->domain_attr->threading = 77);
     REFUSED(hints->domain_attr->control_progress = 9);
     REFUSED(hints->domain_attr->data_progress = -1);

@@ -175,6 +175,11 @@ fn corners_of_the_manual_pages_are_as_they_say() {
 }
 
 #[test]
+fn what_newer_libfabrics_call_is_there() {
+    run_c("newer", "all that is newer is right", &[], &[]);
+}
+
+#[test]
 fn sleeping_programs_are_woken_by_arrivals_and_by_what_they_sent() {
     run_c("waits", "all sleeps have ended", &[], &[]);
     // At once, and not after some looks.

@@ -66,6 +66,22 @@ impl AtomicCall {
         };
         (EAGER - Request::BYTES) / (operands * datatype.size())
     }
+
+    /// What it brings and wants beside its operand.
+    pub const fn form(&self) -> Form {
+        match (&self.compare, &self.result) {
+            (Some(_), _) => Form::Compare,
+            (None, Some(_)) => Form::Fetch,
+            (None, None) => Form::Plain,
+        }
+    }
+
+    /// Bytes of the memory that it works on: a read has no operand, and brings as many bytes as it wants back.
+    pub fn reach(&self, operand: &Buffer) -> u64 {
+        let reads = self.operation == Operation::Read;
+        let wanted = self.result.as_ref().filter(|_| reads);
+        wanted.map_or(operand.len(), Buffer::len)
+    }
 }
 
 /// An endpoint of the provider. Any thread may call every method; they take turns.
@@ -278,15 +294,8 @@ impl Endpoint {
         call: AtomicCall,
         op: Op,
     ) -> Result<(), Refused> {
-        let form = match (&call.compare, &call.result) {
-            (Some(_), _) => Form::Compare,
-            (None, Some(_)) => Form::Fetch,
-            (None, None) => Form::Plain,
-        };
-        // A read has no operand, and brings as many bytes as it wants back.
+        let (form, len) = (call.form(), call.reach(operand));
         let reads = call.operation == Operation::Read;
-        let wanted = call.result.as_ref().filter(|_| reads);
-        let len = wanted.map_or(operand.len(), Buffer::len);
         let most = AtomicCall::most(call.datatype, form) * call.datatype.size();
         let same = |buffer: &Option<Buffer>| buffer.as_ref().is_none_or(|b| b.len() == len);
         let valid = call.operation.is_valid(call.datatype, form)
