@@ -204,7 +204,15 @@ static void remote_memory(void)
     IS(next(b, &entry, NULL), 1);
     IS(entry.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
     IS(entry.data, 55);
+    IS(entry.len, 8);
     IS(memory[16], 4);
+    /* As many bytes as were written, however they have travelled. */
+    for (size_t len = 0; len <= sizeof here; len += sizeof here / 2) {
+        IS(fi_writedata(a->ep, here, len, NULL, 56, a->peers[1], 0, 42, NULL), 0);
+        IS(next(b, &entry, NULL), 1);
+        IS(entry.len, len);
+        IS(next(a, &entry, NULL), 1);
+    }
     /* Outside, and without a key. */
     IS(fi_write(a->ep, here, 8, NULL, a->peers[1], sizeof memory - 7, 42, NULL), 0);
     failure(a, FI_EKEYREJECTED, 8);

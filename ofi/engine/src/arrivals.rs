@@ -187,7 +187,7 @@ impl Core {
             Kind::UntaggedEnvelope => self.enveloped(false, at, landed),
             Kind::Written => {
                 let data = said.data.unwrap_or_default();
-                owed = self.told_of_write(at, landed.from, data);
+                owed = self.told_of_write(at, landed.from, (data, landed.bits));
             }
             Kind::Atomic => {
                 let bytes = self.landing.bytes(landed);

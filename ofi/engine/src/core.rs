@@ -449,7 +449,7 @@ impl Core {
             }
             Outgoing::Written { data, op, len } => {
                 let slot = self.slots.take().ok_or(Error::NoSpace)?;
-                let said = (Kind::Written, 0, Some(data));
+                let said = (Kind::Written, len, Some(data));
                 let nothing = Load::Copied(Vec::new());
                 let used = Use::Note { op, len };
                 self.tell((at, slot), (&nothing, false), said, used)

@@ -40,8 +40,13 @@ impl Notes {
 }
 
 impl Core {
-    /// A peer has written, and says so. Returns whether its credit is given back now.
-    pub(crate) fn told_of_write(&mut self, at: usize, from: ProcessId, data: u32) -> bool {
+    /// A peer has written, and says so, with data and the number of bytes. Returns whether its credit is given back now.
+    pub(crate) fn told_of_write(
+        &mut self,
+        at: usize,
+        from: ProcessId,
+        (data, len): (u32, u64),
+    ) -> bool {
         let Some(op) = self.on_written else {
             return true;
         };
@@ -54,6 +59,7 @@ impl Core {
         }
         self.notes_held |= full;
         let end = End {
+            len,
             data: Some(data.into()),
             source: Some(from),
             ..End::default()

@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Hello = 6,
     /// The answer.
     Grant = 7,
-    /// A write with data of the program's has had its effect.
+    /// A write with data of the program's has had its effect; its match bits are the number of bytes.
     Written = 8,
     /// An atomic operation.
     Atomic = 9,

@@ -524,6 +524,7 @@ fn a_write_with_data_is_told_to_its_target_after_it() {
     let (entry, source) = next(&[&b, &a]).unwrap();
     let kind = flags::RMA | flags::REMOTE_WRITE | flags::REMOTE_CQ_DATA;
     assert_eq!((entry.data, entry.flags, source), (99, kind, 0));
+    assert_eq!(entry.len, 8);
     has(&memory, 8, 5);
     assert_eq!(next(&[&a, &b]).unwrap().0.context, 1);
 }
