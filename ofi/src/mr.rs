@@ -41,8 +41,12 @@ unsafe impl Object for MemoryRegion {
     }
 }
 
-/// What may be done with registered memory, here and by peers.
-const ACCESSES: u64 = cap::SEND
+/// What may be done with registered memory, here and by peers. Some programs, such as LCI, name the kinds of operations too.
+const ACCESSES: u64 = cap::MSG
+    | cap::TAGGED
+    | cap::RMA
+    | cap::ATOMIC
+    | cap::SEND
     | cap::RECV
     | cap::READ
     | cap::WRITE

@@ -213,6 +213,12 @@ static void refusals(void)
     IS(fi_mr_regattr(domain, &mr_attr, 0, &no_mr), -FI_EINVAL);
     IS(fi_mr_reg(domain, memory, sizeof memory, FI_REMOTE_READ, 8, 1, 0, &no_mr, NULL), -FI_EINVAL);
     IS(fi_mr_reg(domain, memory, sizeof memory, 1ULL << 60, 0, 1, 0, &no_mr, NULL), -FI_EINVAL);
+    /* The kinds of operations say no more than their directions do. */
+    const uint64_t operations = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+    IS(fi_mr_reg(domain, memory, sizeof memory, operations | FI_REMOTE_READ, 0, 1, 0, &no_mr, NULL), 0);
+    IS(fi_write(ep, name, 1, NULL, self, 0, 1, NULL), 0);
+    failure(sent, FI_EKEYREJECTED);
+    IS(fi_close(&no_mr->fid), 0);
 }
 
 /* Calls that take no entry make progress also while entries are there: a message comes that only this side's calls can bring. */
