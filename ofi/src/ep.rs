@@ -179,6 +179,7 @@ unsafe impl Object for EndpointFid {
     ]);
 
     fn end(&self) -> Outcome<()> {
+        Users::send_copies(&self.endpoint);
         clock_offer::closed(self.endpoint.interface());
         self.endpoint.close();
         Users::end(&self.endpoint);

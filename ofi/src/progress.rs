@@ -4,12 +4,15 @@ use host::fork::Own;
 use ofi_engine::Endpoint;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a wait looks at one endpoint where it cannot sleep.
 pub(crate) const SLICE: Duration = Duration::from_millis(1);
 /// How long a wait looks before it sleeps: a peer that answers at once finds this side awake, since waking costs some 10 µs.
 pub(crate) const LOOK: Duration = Duration::from_micros(200);
+
+/// How long an endpoint that closes tries to send what its program holds for sent.
+const LAST: Duration = Duration::from_secs(1);
 
 /// How long a call sleeps before it serves the other endpoints of its process.
 pub(crate) const OTHERS: Duration = Duration::from_millis(10);
@@ -33,6 +36,21 @@ impl Users {
     /// An endpoint is used from now on.
     pub(crate) fn begin(endpoint: &Arc<Endpoint>) {
         ALL.get().insert(endpoint);
+    }
+
+    /// Sends what the program of an endpoint that closes holds for sent, unless its peers grant no credits for it. They may be
+    /// endpoints of this process.
+    pub(crate) fn send_copies(endpoint: &Endpoint) {
+        let begun = Instant::now();
+        while endpoint.holds_copies() && begun.elapsed() < LAST {
+            let mut any = endpoint.progress(Duration::ZERO);
+            for other in ALL.get().all() {
+                any |= other.progress(Duration::ZERO);
+            }
+            if !any {
+                std::thread::yield_now();
+            }
+        }
     }
 
     /// An endpoint has closed: nobody who reads has it any more.

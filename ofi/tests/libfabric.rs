@@ -175,6 +175,11 @@ fn corners_of_the_manual_pages_are_as_they_say() {
 }
 
 #[test]
+fn what_was_injected_arrives_though_its_sender_closes_at_once() {
+    run_c("leaves", "all has arrived", &[], &[]);
+}
+
+#[test]
 fn what_newer_libfabrics_call_is_there() {
     run_c("newer", "all that is newer is right", &[], &[]);
 }

@@ -267,6 +267,12 @@ impl Core {
         Ok(())
     }
 
+    /// Whether something waits that its program holds for sent.
+    pub(crate) fn holds_copies(&mut self) -> bool {
+        let mut all = 0..self.peers.len();
+        self.queued > 0 && all.any(|at| self.peers.get(at).queue.holds_copies())
+    }
+
     /// Says hello to a peer that has not been spoken to.
     pub(crate) fn greet(&mut self, at: usize) {
         let peer = self.peers.get(at);

@@ -388,6 +388,12 @@ impl Endpoint {
         }
     }
 
+    /// Whether something waits for a peer's credits that the program holds for sent, such as a message of [`Message::inject`]. It
+    /// leaves by the progress of both, and is lost if the endpoint closes before.
+    pub fn holds_copies(&self) -> bool {
+        self.core().holds_copies()
+    }
+
     /// Closes the endpoint: operations under way have no end any more. A forked child leaves the parent's endpoint open.
     pub fn close(&self) {
         if !self.end_watch() {

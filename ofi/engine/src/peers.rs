@@ -195,6 +195,18 @@ impl Outgoing {
         }
     }
 
+    /// Whether its program may hold it for sent when the call has returned: its bytes were copied.
+    pub(crate) fn is_copy(&self) -> bool {
+        match self {
+            Self::Message { load, .. } | Self::Write { load, .. } => !matches!(load, Load::Lent(_)),
+            Self::Atomic { result, op, .. } => result.is_none() && !op.told,
+            Self::Written { .. } => true,
+            Self::Read { .. } | Self::AtomicDone(..) | Self::Fetched(..) | Self::Exposed(_) => {
+                false
+            }
+        }
+    }
+
     /// Whether its program may be told to try again; what continues an operation has to wait.
     pub(crate) fn is_new(&self) -> bool {
         self.op().is_some() && !matches!(self, Self::Written { .. })

@@ -45,6 +45,11 @@ impl Queue {
         }
     }
 
+    /// Whether something waits that its program holds for sent, or that the peer has asked for.
+    pub(crate) fn holds_copies(&self) -> bool {
+        !self.answers.is_empty() || self.operations.iter().any(Outgoing::is_copy)
+    }
+
     /// Whether the peer has asked for more answers than an honest one can.
     pub(crate) fn overflows(&self) -> bool {
         self.answers.len() > Self::MOST_ANSWERS

@@ -1,0 +1,107 @@
+/* A process that injects messages, and closes its endpoint and ends at once: its peer, which speaks to it for the first time, gets them all. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+
+#include "is.h"
+
+/* More than a peer that has not been heard of may be sent. */
+enum { MESSAGES = 300, LEN = 100 };
+
+static struct fid_fabric *fabric;
+static struct fid_domain *domain;
+static struct fid_ep *ep;
+static struct fid_cq *cq;
+static struct fid_av *av;
+static struct fi_info *info;
+
+static void open_all(void)
+{
+    struct fi_info *hints = fi_allocinfo();
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_UNSPEC};
+    struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
+    hints->caps = FI_TAGGED | FI_MSG;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->fabric_attr->prov_name = strdup("portolan");
+    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), 0);
+    fi_freeinfo(hints);
+    IS(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
+    IS(fi_domain(fabric, info, &domain, NULL), 0);
+    IS(fi_endpoint(domain, info, &ep, NULL), 0);
+    IS(fi_cq_open(domain, &cq_attr, &cq, NULL), 0);
+    IS(fi_av_open(domain, &av_attr, &av, NULL), 0);
+    IS(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+    IS(fi_ep_bind(ep, &av->fid, 0), 0);
+    IS(fi_enable(ep), 0);
+}
+
+static void close_all(void)
+{
+    IS(fi_close(&ep->fid), 0);
+    IS(fi_close(&cq->fid), 0);
+    IS(fi_close(&av->fid), 0);
+    IS(fi_close(&domain->fid), 0);
+    IS(fi_close(&fabric->fid), 0);
+    fi_freeinfo(info);
+}
+
+static void sends(int from)
+{
+    char name[64], bytes[LEN];
+    fi_addr_t peer;
+    open_all();
+    IS(read(from, name, sizeof name), sizeof name);
+    IS(fi_av_insert(av, name, 1, &peer, 0, NULL), 1);
+    for (int i = 0; i < MESSAGES; i++) {
+        struct iovec whole = {bytes, LEN};
+        struct fi_msg_tagged msg = {.msg_iov = &whole, .iov_count = 1, .addr = peer, .tag = 1};
+        memset(bytes, i, LEN);
+        /* One of them has a completion, which nobody takes. */
+        IS(i % 2 ? fi_tinject(ep, bytes, LEN, peer, 1) : fi_tsendmsg(ep, &msg, FI_INJECT), 0);
+    }
+    close_all();
+}
+
+static void receives(int to)
+{
+    char name[64], bytes[LEN];
+    size_t len = sizeof name;
+    open_all();
+    IS(fi_getname(&ep->fid, name, &len), 0);
+    IS(write(to, name, len), 64);
+    for (int i = 0; i < MESSAGES; i++) {
+        struct fi_cq_tagged_entry entry;
+        IS(fi_trecv(ep, bytes, LEN, NULL, FI_ADDR_UNSPEC, 1, 0, bytes), 0);
+        IS(fi_cq_sread(cq, &entry, 1, NULL, 20000), 1);
+        IS(entry.len, LEN);
+        for (int at = 0; at < LEN; at++)
+            IS(bytes[at], (char)i);
+    }
+    close_all();
+}
+
+int main(void)
+{
+    int ends[2], status;
+    IS(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        sends(ends[0]);
+        exit(0);
+    }
+    receives(ends[1]);
+    IS(waitpid(child, &status, 0), child);
+    IS(status, 0);
+    puts("all has arrived");
+    return 0;
+}
