@@ -100,9 +100,4 @@ impl Call {
             _ => Err(errno::BADFLAGS),
         }
     }
-
-    /// The 32 bits of data that travel.
-    pub(crate) fn data(&self) -> Option<u32> {
-        self.data.map(|data| data as u32)
-    }
 }

@@ -165,6 +165,11 @@ pub(crate) const fn can(caps: u64) -> bool {
     caps & !CAPS_2 == 0
 }
 
+/// Bytes of data that travel beside what an endpoint with these capabilities sends: a tag takes the place of half of them.
+const fn data_size(caps: u64) -> usize {
+    if caps & cap::TAGGED == 0 { 8 } else { 4 }
+}
+
 /// Why a program is not offered anything.
 fn no(why: &str) -> i32 {
     tracing::debug!(why, "fi_getinfo");
@@ -276,8 +281,10 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         if domain.caps & !DOMAIN_CAPS != 0 {
             return Err(no("capabilities of a domain that it has not"));
         }
-        if domain.cq_data_size > 4 {
-            return Err(no("4 bytes of data travel beside a message"));
+        if domain.cq_data_size > data_size(wanted.caps) {
+            return Err(no(
+                "8 bytes of data travel beside a message, 4 beside a tag",
+            ));
         }
         if domain.mr_key_size > 8 {
             return Err(no("keys have 8 bytes"));
@@ -466,7 +473,7 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
         };
         domain.resource_mgmt = abi::RM_ENABLED;
         (domain.av_type, domain.mr_mode) = (wanted.av_type, wanted.mr_mode);
-        (domain.mr_key_size, domain.cq_data_size) = (8, 4);
+        (domain.mr_key_size, domain.cq_data_size) = (8, data_size(caps));
         (domain.cq_cnt, domain.ep_cnt, domain.cntr_cnt) = (1024, 256, wanted.sizes.counters);
         (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (256, 256);
         (domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (1, 1);

@@ -61,7 +61,7 @@ unsafe fn go(ep: *mut c_void, lent: Lent, tag: Option<u64>, call: Call) -> isize
         let op = ep.op(Which::Send, call.context, flags, kind)?;
         let message = Message {
             tag,
-            data: call.data(),
+            data: call.data,
             inject,
         };
         let sent = ep

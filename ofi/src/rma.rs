@@ -56,7 +56,7 @@ unsafe fn go(ep: *mut c_void, way: Way, lent: Lent, remote: Remote, call: Call) 
             Way::Write => {
                 let op = op(Which::Write, flags::WRITE)?;
                 ep.endpoint
-                    .write(peer, remote, buffer, (call.data(), inject), op)
+                    .write(peer, remote, buffer, (call.data, inject), op)
             }
             Way::Read => ep
                 .endpoint

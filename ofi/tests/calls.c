@@ -180,6 +180,57 @@ static void messages(void)
     IS(fi_tsend(a->ep, NULL, 1, NULL, a->peers[1], 1, NULL), -FI_EINVAL);
 }
 
+/* Data beside a message, or a write, that was asked for before or comes first, and that is short, announced or injected. */
+static void data(void)
+{
+    static char from[100000], to[100000];
+    const uint64_t all = 0x123456789abcdef0, half = all & 0xffffffff;
+    const size_t lens[] = {0, 8, sizeof from};
+    struct side *a = &sides[0], *b = &sides[1];
+    struct fi_cq_tagged_entry entry;
+    struct fid_mr *mr;
+    IS(fi_mr_reg(domain, to, sizeof to, FI_REMOTE_WRITE, 0, 44, 0, &mr, NULL), 0);
+    for (int i = 0; i < 3; i++)
+        for (int early = 0; early < 2; early++)
+            for (int tagged = 0; tagged < 2; tagged++) {
+                if (early && tagged)
+                    IS(fi_trecv(b->ep, to, sizeof to, NULL, FI_ADDR_UNSPEC, 1ULL << 40, 0, to), 0);
+                else if (early)
+                    IS(fi_recv(b->ep, to, sizeof to, NULL, FI_ADDR_UNSPEC, to), 0);
+                if (tagged)
+                    IS(fi_tsenddata(a->ep, from, lens[i], NULL, all, a->peers[1], 1ULL << 40, from), 0);
+                else
+                    IS(fi_senddata(a->ep, from, lens[i], NULL, all, a->peers[1], from), 0);
+                for (int turns = 0; !early && turns < 100; turns++) {
+                    fi_cntr_read(a->writes);
+                    fi_cntr_read(b->writes);
+                }
+                if (!early && tagged)
+                    IS(fi_trecv(b->ep, to, sizeof to, NULL, FI_ADDR_UNSPEC, 1ULL << 40, 0, to), 0);
+                else if (!early)
+                    IS(fi_recv(b->ep, to, sizeof to, NULL, FI_ADDR_UNSPEC, to), 0);
+                IS(next(b, &entry, NULL), 1);
+                IS(entry.data, tagged ? half : all);
+                IS(entry.tag, tagged ? 1ULL << 40 : 0);
+                IS(entry.flags & FI_REMOTE_CQ_DATA, FI_REMOTE_CQ_DATA);
+                IS(entry.len, lens[i]);
+                IS(next(a, &entry, NULL), 1);
+                IS(entry.tag, tagged ? 1ULL << 40 : 0);
+            }
+    IS(fi_injectdata(a->ep, from, 8, all, a->peers[1]), 0);
+    IS(fi_recv(b->ep, to, sizeof to, NULL, FI_ADDR_UNSPEC, to), 0);
+    IS(next(b, &entry, NULL), 1);
+    IS(entry.data, all);
+    for (int i = 0; i < 3; i++) {
+        IS(fi_writedata(a->ep, from, lens[i], NULL, all, a->peers[1], 0, 44, NULL), 0);
+        IS(next(b, &entry, NULL), 1);
+        IS(entry.data, all);
+        IS(entry.len, lens[i]);
+        IS(next(a, &entry, NULL), 1);
+    }
+    IS(fi_close(&mr->fid), 0);
+}
+
 static void remote_memory(void)
 {
     static char memory[100000], here[100000];
@@ -831,6 +882,7 @@ int main(void)
     introduce();
     source(info);
     messages();
+    data();
     remote_memory();
     atomics();
     large_atomics();

@@ -123,6 +123,11 @@ static void offers(void)
     REFUSED(hints->tx_attr->caps = FI_HMEM);
     REFUSED(hints->rx_attr->caps = FI_HMEM);
     REFUSED(hints->ep_attr->protocol_version = 2);
+    /* A tag leaves room for 4 bytes of data. */
+    OFFERED(hints->domain_attr->cq_data_size = 4, offered->domain_attr->cq_data_size == 4);
+    REFUSED(hints->domain_attr->cq_data_size = 5);
+    OFFERED(hints->caps = FI_MSG | FI_RMA; hints->domain_attr->cq_data_size = 8, offered->domain_attr->cq_data_size == 8);
+    REFUSED(hints->caps = FI_MSG | FI_RMA; hints->domain_attr->cq_data_size = 9);
     REFUSED(hints->ep_attr->max_order_raw_size = 8);
     REFUSED(hints->ep_attr->max_order_war_size = 8);
     REFUSED(hints->ep_attr->max_order_waw_size = SIZE_MAX);

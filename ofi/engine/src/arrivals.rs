@@ -7,7 +7,7 @@ use crate::matching::{Body, Lists, Receive, Unexpected, Wanted};
 use crate::memory::Buffer;
 use crate::order::Turn;
 use crate::peers::Acquaintance;
-use crate::wire::{Envelope, Kind, Said, TAKES_FRAMES};
+use crate::wire::{Envelope, Kind, Said, TAKES_FRAMES, meant, noted};
 use portals_shim::{Brief, EventKind, NiFail, PollError, Taken, Wait};
 
 /// Looks in vain after which a look on the model is a wait, and how long that is in virtual time, nanoseconds.
@@ -186,8 +186,8 @@ impl Core {
             Kind::Envelope => self.enveloped(true, at, landed),
             Kind::UntaggedEnvelope => self.enveloped(false, at, landed),
             Kind::Written => {
-                let data = said.data.unwrap_or_default();
-                owed = self.told_of_write(at, landed.from, (data, landed.bits));
+                let (len, data) = noted(landed.bits, said.data);
+                owed = self.told_of_write(at, landed.from, (data, len));
             }
             Kind::Atomic => {
                 let bytes = self.landing.bytes(landed);
@@ -232,15 +232,16 @@ impl Core {
         if landed.len != Envelope::LEN as u64 || !self.landing.read(landed, &mut bytes) {
             return tracing::warn!("an envelope of another length");
         }
+        let (tag, data) = meant(tagged, landed.bits, landed.said.data);
         let message = Unexpected {
             from: landed.from,
-            tag: landed.bits,
-            data: landed.said.data,
+            tag,
+            data,
             body: Body::There(Envelope::decode(bytes)),
             claimed: None,
         };
         let list = &mut self.lists[usize::from(tagged)];
-        match list.receive_for(landed.from, landed.bits) {
+        match list.receive_for(landed.from, tag) {
             Some(posted) => self.give_to_posted(tagged, posted, message),
             None => self.keep(tagged, at, message),
         }
@@ -270,13 +271,14 @@ impl Core {
 
     /// A message with its bytes.
     fn message(&mut self, tagged: bool, at: usize, landed: &mut Landed) {
-        let (from, tag, len) = (landed.from, landed.bits, landed.len);
+        let (from, len) = (landed.from, landed.len);
+        let (tag, data) = meant(tagged, landed.bits, landed.said.data);
         let list = &mut self.lists[usize::from(tagged)];
         let Some(posted) = list.receive_for(from, tag) else {
             let message = Unexpected {
                 from,
                 tag,
-                data: landed.said.data,
+                data,
                 body: Body::Here(self.landing.bytes(landed)),
                 claimed: None,
             };
@@ -290,7 +292,7 @@ impl Core {
         let end = End {
             len: len.min(room),
             buf: place.place(0),
-            data: landed.said.data.map(u64::from),
+            data,
             tag,
             source: Some(from),
             flags: released,
@@ -318,7 +320,7 @@ impl Core {
         let end = End {
             len: fits,
             buf: place.place(0),
-            data: message.data.map(u64::from),
+            data: message.data,
             tag: message.tag,
             source: Some(message.from),
             flags: released,

@@ -397,11 +397,15 @@ impl Reporter {
         }
     }
 
-    /// A message of this length and tag has been sent, or its peer was not reached.
-    pub(crate) fn sent(&mut self, op: &Op, ok: bool, len: u64, tag: u64) {
+    /// A message of this length and match bits has been sent, or its peer was not reached.
+    pub(crate) fn sent(&mut self, op: &Op, ok: bool, len: u64, bits: u64) {
         let end = End {
             len,
-            tag,
+            tag: if op.flags & flags::TAGGED == 0 {
+                0
+            } else {
+                bits
+            },
             ..End::default()
         };
         match ok {

@@ -9,7 +9,7 @@ use crate::memory::Buffer;
 use crate::peers::{Acquaintance, Load, Outgoing, Peers};
 use crate::remote::Access;
 use crate::rendezvous::Shown;
-use crate::wire::{Kind, Said, TAKES_FRAMES};
+use crate::wire::{Kind, Said, TAKES_FRAMES, note};
 use portals_shim::{
     AckRequest, ClockKind, EqHandle, Error, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
     MeHandle, NiFail, Posted, ProcessId, Put, Target, Unlink,
@@ -39,7 +39,7 @@ pub(crate) enum Use {
     Write {
         op: Op,
         len: u64,
-        told: Option<(usize, u32)>,
+        told: Option<(usize, u64)>,
     },
     /// The request of this atomic operation.
     Asked(u64),
@@ -85,7 +85,7 @@ pub(crate) enum Pending {
         md: MdHandle,
         op: Op,
         len: u64,
-        told: Option<(usize, u32)>,
+        told: Option<(usize, u64)>,
         _copy: Option<Copied>,
     },
 }
@@ -455,7 +455,8 @@ impl Core {
             }
             Outgoing::Written { data, op, len } => {
                 let slot = self.slots.take().ok_or(Error::NoSpace)?;
-                let said = (Kind::Written, len, Some(data));
+                let (bits, data) = note(len, data);
+                let said = (Kind::Written, bits, data);
                 let nothing = Load::Copied(Vec::new());
                 let used = Use::Note { op, len };
                 self.tell((at, slot), (&nothing, false), said, used)

@@ -9,6 +9,7 @@ use crate::matching::{Receive, Wanted};
 use crate::memory::Buffer;
 use crate::peers::{Load, Outgoing, Remote};
 use crate::remote::Access;
+use crate::wire::words;
 use host::awake::Awake;
 use portals_shim::endpoint::{self, Address, AddressError};
 use portals_shim::fabric::{FabricConfig, FabricError};
@@ -38,8 +39,8 @@ pub enum OpenError {
 pub struct Message {
     /// Its tag; none for messages of their own kind.
     pub tag: Option<u64>,
-    /// 32 bits that travel beside it.
-    pub data: Option<u32>,
+    /// 64 bits that travel beside it, beside a tag the lower half of them.
+    pub data: Option<u64>,
     /// The memory is free when the call returns (`FI_INJECT`).
     pub inject: bool,
 }
@@ -160,10 +161,11 @@ impl Endpoint {
         if core.send_at_once(to, message, &buffer, &op) {
             return Ok(());
         }
+        let (tag, data) = words(message.tag, message.data);
         let what = Outgoing::Message {
             tagged: message.tag.is_some(),
-            tag: message.tag.unwrap_or_default(),
-            data: message.data,
+            tag,
+            data,
             load: load(buffer, message.inject),
             op,
         };
@@ -250,7 +252,7 @@ impl Endpoint {
         to: ProcessId,
         remote: Remote,
         buffer: Buffer,
-        (data, inject): (Option<u32>, bool),
+        (data, inject): (Option<u64>, bool),
         op: Op,
     ) -> Result<(), Refused> {
         let what = Outgoing::Write {

@@ -25,7 +25,7 @@ use crate::endpoint::Message;
 use crate::landing::Landed;
 use crate::memory::Buffer;
 use crate::peers::Peers;
-use crate::wire::{Kind, Said};
+use crate::wire::{Kind, Said, words};
 use portals_shim::{FRAME, Lane, Link, Links, ProcessId};
 
 /// Bytes before those of the message.
@@ -138,10 +138,8 @@ impl Core {
             return false;
         };
         let kind = Kind::of(message.tag.is_some(), true);
-        let (said, tag) = (
-            peer.say(kind, message.data),
-            message.tag.unwrap_or_default(),
-        );
+        let (tag, data) = words(message.tag, message.data);
+        let said = peer.say(kind, data);
         let sent = buffer.with_bytes(|bytes| send(link, said, tag, bytes));
         if sent {
             peer.said(said);

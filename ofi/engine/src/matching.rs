@@ -66,7 +66,7 @@ impl Body {
 pub(crate) struct Unexpected {
     pub(crate) from: ProcessId,
     pub(crate) tag: u64,
-    pub(crate) data: Option<u32>,
+    pub(crate) data: Option<u64>,
     pub(crate) body: Body,
     /// Whose it is, by the context of whoever claimed it.
     pub(crate) claimed: Option<usize>,
@@ -77,7 +77,7 @@ impl Unexpected {
     pub(crate) fn end(&self) -> End {
         End {
             len: self.body.len(),
-            data: self.data.map(u64::from),
+            data: self.data,
             tag: self.tag,
             source: Some(self.from),
             ..End::default()

@@ -45,7 +45,7 @@ impl Core {
         &mut self,
         at: usize,
         from: ProcessId,
-        (data, len): (u32, u64),
+        (data, len): (u64, u64),
     ) -> bool {
         let Some(op) = self.on_written else {
             return true;
@@ -60,7 +60,7 @@ impl Core {
         self.notes_held |= full;
         let end = End {
             len,
-            data: Some(data.into()),
+            data: Some(data),
             source: Some(from),
             ..End::default()
         };

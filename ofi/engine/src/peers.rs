@@ -126,7 +126,7 @@ pub(crate) enum Outgoing {
     Write {
         to: Remote,
         load: Load,
-        data: Option<u32>,
+        data: Option<u64>,
         op: Op,
     },
     Read {
@@ -136,7 +136,7 @@ pub(crate) enum Outgoing {
     },
     /// A write with this data has had its effect. It ends when that has left, so that whoever ends next loses no note.
     Written {
-        data: u32,
+        data: u64,
         op: Op,
         len: u64,
     },

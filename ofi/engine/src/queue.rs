@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use crate::completion::Op;
 
-    fn written(data: u32) -> Outgoing {
+    fn written(data: u64) -> Outgoing {
         Outgoing::Written {
             data,
             op: Op::default(),
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    fn queue(operations: u32, answers: u64) -> Queue {
+    fn queue(operations: u64, answers: u64) -> Queue {
         let mut queue = Queue::default();
         for n in 0..operations {
             queue.push(written(n));
@@ -113,7 +113,7 @@ mod tests {
         let mut all = Vec::new();
         while let Some(next) = queue.next(held).map(Outgoing::is_answer) {
             all.push(match queue.pop(held) {
-                Some(Outgoing::Written { data, .. }) => (false, data.into()),
+                Some(Outgoing::Written { data, .. }) => (false, data),
                 Some(Outgoing::AtomicDone(n, _)) => (true, n),
                 other => panic!("{other:?}"),
             });

@@ -105,7 +105,7 @@ impl Core {
         at: usize,
         to: Remote,
         load: Load,
-        data: Option<u32>,
+        data: Option<u64>,
         op: Op,
     ) -> Result<(), Error> {
         let len = load.len();
@@ -272,7 +272,7 @@ impl Core {
         &mut self,
         op: Op,
         len: u64,
-        told: Option<(usize, u32)>,
+        told: Option<(usize, u64)>,
         fail: NiFail,
         moved: u64,
     ) {

@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Hello = 6,
     /// The answer.
     Grant = 7,
-    /// A write with data of the program's has had its effect; its match bits are the number of bytes.
+    /// A write with data of the program's has had its effect: see [`note`].
     Written = 8,
     /// An atomic operation.
     Atomic = 9,
@@ -112,6 +112,35 @@ impl Said {
     }
 }
 
+/// The match bits of a message of the program's, and the data beside it. A message without a tag has the upper half of its data in
+/// place of one; there is no room for that half beside a tag.
+pub(crate) const fn words(tag: Option<u64>, data: Option<u64>) -> (u64, Option<u32>) {
+    match (tag, data) {
+        (Some(tag), Some(data)) => (tag, Some(data as u32)),
+        (Some(tag), None) => (tag, None),
+        (None, Some(data)) => (data >> 32, Some(data as u32)),
+        (None, None) => (0, None),
+    }
+}
+
+/// What [`words`] was made of: the tag, 0 for none, and the data.
+pub(crate) fn meant(tagged: bool, bits: u64, data: Option<u32>) -> (u64, Option<u64>) {
+    let (tag, upper) = if tagged { (bits, 0) } else { (0, bits << 32) };
+    (tag, data.map(|data| upper | u64::from(data)))
+}
+
+/// The match bits and the data of what tells of a write: bytes, of which an operation has less than 2^32, and the upper half of the
+/// data.
+pub(crate) const fn note(len: u64, data: u64) -> (u64, Option<u32>) {
+    (len & u32::MAX as u64 | data >> 32 << 32, Some(data as u32))
+}
+
+/// The bytes and the data that [`note`] was made of.
+pub(crate) fn noted(bits: u64, data: Option<u32>) -> (u64, u64) {
+    let lower = u64::from(data.unwrap_or_default());
+    (bits & u64::from(u32::MAX), bits >> 32 << 32 | lower)
+}
+
 /// Data of a hello, or of its answer: the sender looks for [frames](crate::frames).
 pub(crate) const TAKES_FRAMES: u32 = 1;
 
@@ -156,6 +185,24 @@ impl Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn data_beside_a_tag_has_32_bits_and_other_data_64() {
+        let (tag, data) = (u64::MAX - 5, 0x1234_5678_9abc_def0);
+        for (tag, data, tagged) in [
+            (Some(tag), Some(data & 0xffff_ffff), true),
+            (Some(tag), None, true),
+            (None, Some(data), false),
+            (None, None, false),
+        ] {
+            let (bits, half) = words(tag, data);
+            assert_eq!(meant(tagged, bits, half), (tag.unwrap_or(0), data));
+        }
+        for len in [0, 5, 1 << 31] {
+            let (bits, half) = note(len, data);
+            assert_eq!(noted(bits, half), (len, data));
+        }
+    }
 
     #[test]
     fn what_is_said_is_understood() {

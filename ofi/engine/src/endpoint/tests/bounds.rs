@@ -83,7 +83,7 @@ fn force(hostile: &Side, target: &Side, start: impl FnOnce()) {
     target.endpoint.progress(Duration::ZERO);
 }
 
-fn note(data: u32) -> Outgoing {
+fn note(data: u64) -> Outgoing {
     let op = Op::default();
     Outgoing::Written { data, op, len: 0 }
 }
@@ -265,7 +265,7 @@ fn writes_of_which_nobody_takes_note_wait_at_their_initiator() {
             ..a.op(1, flags::WRITE)
         };
         let remote = Remote { offset: 0, key: 1 };
-        let data = (Some(n as u32), false);
+        let data = (Some(n as u64), false);
         let buffer = buffer(&from, 0, 8);
         a.endpoint.write(a.peers[1], remote, buffer, data, op)
     };
