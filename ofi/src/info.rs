@@ -181,7 +181,8 @@ fn no(why: &str) -> i32 {
 unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
     let all = caps_of(version);
     let mut wanted = Wanted {
-        caps: all,
+        // Who does not ask for it may receive from everybody.
+        caps: all & !cap::EXACT_DIRECTED_RECV,
         tx_flags: 0,
         rx_flags: 0,
         threading: abi::THREAD_SAFE,

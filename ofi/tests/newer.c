@@ -159,6 +159,8 @@ static void long_atomics(void)
 #define TAGGED_DIRECTED (1ULL << 45)
 #define TAGGED_MULTI (1ULL << 46)
 #define EXACT_DIRECTED (1ULL << 48)
+/* Whatever there is. */
+#define UNASKED UINT64_MAX
 
 /* The provider's own `fi_getinfo`, which is asked for a newer version than this libfabric may have. */
 static int offer(uint32_t version, uint64_t caps, struct fi_info **offered)
@@ -172,7 +174,7 @@ static int offer(uint32_t version, uint64_t caps, struct fi_info **offered)
         provider = ((struct fi_provider * (*)(void)) dlsym(library, "fi_prov_ini"))();
     }
     struct fi_info *hints = wishes();
-    hints->caps |= caps;
+    hints->caps = caps == UNASKED ? 0 : hints->caps | caps;
     int got = provider->getinfo(version, NULL, NULL, 0, hints, offered);
     fi_freeinfo(hints);
     return got;
@@ -255,9 +257,19 @@ static void tagged_multi_receive(void)
     IS(fi_close(&quiet->fid), 0);
 }
 
+/* MPICH asks for nothing first, and opens endpoints with what it is offered: those receive from everybody. */
+static void unasked(void)
+{
+    struct fi_info *offered;
+    IS(offer(FI_VERSION(2, 0), UNASKED, &offered), 0);
+    IS(offered->caps & (EXACT_DIRECTED | FI_DIRECTED_RECV), FI_DIRECTED_RECV);
+    fi_freeinfo(offered);
+}
+
 int main(void)
 {
     open_all();
+    unasked();
     tables();
     options();
     long_atomics();
