@@ -15,6 +15,9 @@ pub(crate) struct Options {
     /// Leave out the guest; the tests on a device are then missing
     #[arg(long)]
     no_guest: bool,
+    /// Only the tests on a device
+    #[arg(long, conflicts_with_all = ["no_guest", "no_lint"])]
+    only_guest: bool,
 }
 
 fn lint() -> Result<()> {
@@ -113,6 +116,11 @@ fn workspace() -> Result<()> {
 /// Runs everything; the last lines say what was tested on which device.
 pub(crate) fn run(options: &Options) -> Result<()> {
     packages::ensure()?;
+    if options.only_guest {
+        cargo::build(&[])?;
+        cargo::build_for_tests()?;
+        return device::run();
+    }
     look_and_build(options)?;
     workspace()?;
     sound::miri()?;
