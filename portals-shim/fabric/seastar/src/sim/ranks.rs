@@ -168,17 +168,52 @@ impl Sim {
 /// Node and process index of each rank: node ids say the node, and processes count by rank.
 pub(super) fn place(configs: &[NiConfig]) -> Result<Vec<(usize, usize)>, SimError> {
     let mut places: Vec<(usize, usize)> = Vec::with_capacity(configs.len());
+    let mut pids: Vec<Vec<u32>> = vec![Vec::new(); configs.len()];
     for (rank, config) in configs.iter().enumerate() {
         let id = config.id;
         let refuse = || SimError::Process { rank, id };
         // Every node up to the last needs a kernel: ids are as dense as ranks.
         let node = place::node_index(id.nid).filter(|n| (*n as usize) < configs.len());
         let node = node.ok_or_else(refuse)? as usize;
-        if configs[..rank].iter().any(|c| c.id == id) {
+        let of_node = &mut pids[node];
+        if of_node.contains(&id.pid) {
             return Err(refuse());
         }
-        let process = places.iter().filter(|p| p.0 == node).count();
-        places.push((node, process));
+        places.push((node, of_node.len()));
+        of_node.push(id.pid);
     }
     Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portals_core::{Limits, ProcessId};
+
+    fn placed(names: &[(u32, u32)]) -> Result<Vec<(usize, usize)>, SimError> {
+        let config = |&(node, pid): &(u32, u32)| NiConfig {
+            id: ProcessId {
+                nid: place::FIRST_NID + node,
+                pid,
+            },
+            uid: 0,
+            jid: 0,
+            interface: 0,
+            limits: Limits::LIBRARY,
+            get_send_events: false,
+        };
+        place(&names.iter().map(config).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn processes_of_a_node_count_by_rank() {
+        let placed = placed(&[(1, 7), (0, 7), (1, 5), (0, 8)]).unwrap();
+        assert_eq!(placed, [(1, 0), (0, 0), (1, 1), (0, 1)]);
+    }
+
+    #[test]
+    fn two_ranks_of_one_name_or_a_node_too_far_are_refused() {
+        assert!(placed(&[(0, 1), (1, 1), (0, 1)]).is_err());
+        assert!(placed(&[(0, 1), (2, 1)]).is_err());
+    }
 }
