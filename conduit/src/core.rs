@@ -1,8 +1,8 @@
 //! The state of a rank and what it does with events. Never calls the client: what a message asks of
 //! a handler comes out as a [`Delivery`], and the conduit runs it with no state borrowed.
 
-use crate::am::delivery::{Delivery, HeldHeader, Rooms};
-use crate::am::lid::Longs;
+use crate::am::delivery::{Buffers, Delivery, HeldHeader};
+use crate::am::longs::Longs;
 use crate::bootstrap::StartUp;
 use crate::chunks::Chunks;
 use crate::credit_files::Dumps;
@@ -16,10 +16,10 @@ use crate::matchbits::{AM_PORTAL, AmDataBits, Kind, RAR_PORTAL, RmaBits, SysMsg,
 use crate::ops::Ops;
 use crate::pinning::Pinning;
 use crate::ranks::Ranks;
+use crate::resources::{Resources, SbUse};
 use crate::rma::segments::Segments;
 use crate::rma::temporary::{TmpEvent, TmpMds};
 use crate::segment::SegInfo;
-use crate::supplies::{SbUse, Supplies};
 use portals_shim::{AckRequest, Brief, EventKind, Interface, MdHandle, NiFail, Region, Target};
 
 /// The segment, once attached.
@@ -42,7 +42,7 @@ pub(crate) struct Core {
     pub(crate) descriptors: Descriptors,
     pub(crate) attached: Option<Attached>,
     pub(crate) segments: Segments,
-    pub(crate) supplies: Supplies,
+    pub(crate) resources: Resources,
     pub(crate) tmpmds: TmpMds,
     pub(crate) credits: Credits,
     /// What writes the credits of each epoch to a file, in a run that asks for that.
@@ -55,7 +55,7 @@ pub(crate) struct Core {
     pub(crate) barrier: Dissemination,
     pub(crate) leaving: Leaving,
     pub(crate) start_up: StartUp,
-    pub(crate) rooms: Rooms,
+    pub(crate) buffers: Buffers,
     pub(crate) pinning: Pinning,
 }
 
@@ -77,7 +77,7 @@ impl Core {
             ranks,
             attached: None,
             segments: Segments::default(),
-            supplies: Supplies::new(env.msg_limit, reqsb, rplsb),
+            resources: Resources::new(env.msg_limit, reqsb, rplsb),
             tmpmds: TmpMds::new(env.num_tmpmd),
             dumps: Dumps::open(&env, me, &credits),
             credits,
@@ -87,7 +87,7 @@ impl Core {
             barrier: Dissemination::new(me, nodes),
             leaving: Leaving::default(),
             start_up: StartUp::default(),
-            rooms: Rooms::default(),
+            buffers: Buffers::default(),
             pinning: Pinning::default(),
             env,
             descriptors,
@@ -96,11 +96,11 @@ impl Core {
 
     /// Checks that a message says truly who sent it.
     pub(crate) fn sender(&self, said: u32, event: &Brief) -> Result<u32, Fault> {
-        if self.ranks.is(said, event.initiator) {
+        if self.ranks.has(said, event.initiator) {
             Ok(said)
         } else {
             Err(Fault::Malformed {
-                node: self.ranks.of(event.initiator),
+                node: self.ranks.rank_of(event.initiator),
                 what: "it names another sender",
             })
         }
@@ -108,7 +108,7 @@ impl Core {
 
     pub(crate) fn am_target(&self, node: u32, match_bits: u64, remote_offset: u64) -> Target {
         Target {
-            process: self.ranks.name(node),
+            process: self.ranks.process(node),
             pt_index: AM_PORTAL,
             ac_index: 0,
             match_bits,
@@ -139,7 +139,7 @@ impl Core {
     /// Takes what a reply needs, as far as it is there; whether all of it is.
     #[inline]
     pub(crate) fn stock_reserve(&mut self) -> bool {
-        self.supplies.stock_reserve(&mut self.tmpmds)
+        self.resources.stock_reserve(&mut self.tmpmds)
     }
 
     /// Handles one event.
@@ -173,7 +173,7 @@ impl Core {
                 Ok(None)
             }
             (Md::CatchBasin, EventKind::PutEnd) => Err(Fault::CatchBasin {
-                node: self.ranks.of(event.initiator),
+                node: self.ranks.rank_of(event.initiator),
             }),
             (Md::ReqRb(buffer), EventKind::Unlink) => {
                 // Every message of the buffer was handled before this event was taken.
@@ -196,7 +196,7 @@ impl Core {
     /// An operation failed, or a rank was given up: the job cannot go on, unless nobody needs the message.
     #[cold]
     fn handle_failure(&self, event: &Brief) -> Result<Option<Delivery>, Fault> {
-        let ours = event.initiator == self.ranks.name(self.ranks.me());
+        let ours = event.initiator == self.ranks.process(self.ranks.me());
         let message = match Md::decode(event.user_ptr) {
             Some(Md::Sys) if ours => SysMsg::decode(event.match_bits, event.hdr_data),
             _ => None,
@@ -217,7 +217,7 @@ impl Core {
         let node = if ours {
             self.target_of(event, message)
         } else {
-            Some(self.ranks.of(event.initiator))
+            Some(self.ranks.rank_of(event.initiator))
         };
         Err(Fault::Network {
             event: event.kind,
@@ -239,7 +239,7 @@ impl Core {
             Some(_) => None,
             None => match (
                 Md::decode(event.user_ptr),
-                self.supplies.requests().lent(event.offset),
+                self.resources.requests().lent(event.offset),
             ) {
                 (Some(Md::ReqSb), Some(SbUse::Request { to })) => Some(*to),
                 _ => None,
@@ -344,7 +344,7 @@ impl Core {
 
     fn not_sys(&self, event: &Brief) -> Fault {
         Fault::Malformed {
-            node: self.ranks.of(event.initiator),
+            node: self.ranks.rank_of(event.initiator),
             what: "not a system message",
         }
     }
@@ -413,13 +413,13 @@ impl Core {
             // The ticket is held until the acknowledgement, which keeps SAFE_EQ within its size.
             (Some(Kind::Put), EventKind::Ack) => {
                 let bits = RmaBits::decode(event.match_bits);
-                self.supplies.give_ticket();
+                self.resources.give_ticket();
                 self.ops.complete(bits.op, false).ok_or_else(bad)?;
             }
             (Some(Kind::Get), EventKind::ReplyEnd) => {
                 let bits = RmaBits::decode(event.match_bits);
                 if event.mlength != event.rlength {
-                    let node = self.ranks.of(event.initiator);
+                    let node = self.ranks.rank_of(event.initiator);
                     return Err(Fault::Malformed {
                         node,
                         what: "a get was answered in part",
@@ -427,27 +427,27 @@ impl Core {
                 }
                 if md == Md::ReqSb {
                     let at = u64::from(bits.chunk);
-                    let Some(SbUse::Get { to }) = self.supplies.requests_mut().release(at) else {
+                    let Some(SbUse::Get { to }) = self.resources.requests_mut().release(at) else {
                         return Err(bad());
                     };
                     to.copy_from(
-                        self.supplies.requests().region(),
+                        self.resources.requests().region(),
                         bits.chunk as usize + GET_CHUNK_DATA,
                     )?;
                 }
-                self.supplies.give_ticket();
+                self.resources.give_ticket();
                 self.ops.complete(bits.op, true).ok_or_else(bad)?;
             }
             (Some(Kind::AmHeader), EventKind::SendEnd) => {
-                self.supplies.give_ticket();
+                self.resources.give_ticket();
                 if md == Md::RplSb {
-                    self.supplies
+                    self.resources
                         .give_reply_chunk(event.offset)
                         .ok_or_else(bad)?;
                 }
             }
             (Some(Kind::AmData), EventKind::SendEnd) => {
-                self.supplies.give_ticket();
+                self.resources.give_ticket();
                 let bits = AmDataBits::decode(event.match_bits);
                 if bits.sync {
                     self.longs.payload_left(bits.request);
@@ -461,12 +461,12 @@ impl Core {
     /// The memory of a put is free; `None` if its chunk was.
     pub(crate) fn put_sent(&mut self, of_chunk: bool, bits: RmaBits) -> Option<()> {
         if of_chunk {
-            self.supplies
+            self.resources
                 .requests_mut()
                 .release(u64::from(bits.chunk))?;
         }
         if bits.local_completion {
-            self.ops.left();
+            self.ops.locally_complete();
         }
         Some(())
     }

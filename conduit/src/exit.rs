@@ -243,7 +243,7 @@ impl Conduit {
     /// whole is none.
     fn part(&self, end: u32) -> u32 {
         if self.ended.replace(true) || is_child_of_rank() {
-            // The rings, rooms and sockets of a child are its parent's.
+            // The rings, buffers and sockets of a child are its parent's.
             return end;
         }
         let timeout = {

@@ -8,7 +8,7 @@
 //!         ─► barrier    notify, wait, try                    ├─► core.rs     events to state
 //!         ─► exit       leaving together                     │   descriptors.rs, matchbits.rs
 //!         ─► bootstrap  init, attach                         ┘          │
-//!  resources: chunks, tickets, credits                           portals-shim Interface
+//!  resources.rs: chunks, tickets; credits/                       portals-shim Interface
 //! ```
 //!
 //! The descriptor table, message formats and resource rules are the portals-conduit's;
@@ -74,11 +74,11 @@ mod ops;
 mod par;
 mod pinning;
 mod ranks;
+mod resources;
 mod rma;
 mod segment;
 mod settle;
 mod signals;
-mod supplies;
 pub mod threads;
 mod tickets;
 pub mod trace;

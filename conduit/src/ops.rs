@@ -66,7 +66,7 @@ pub(crate) struct Ops {
     spare: Vec<u16>,
     /// What implicit operations count on.
     implicit: Implicit,
-    /// Messages of puts that have not left and whose caller waits for that.
+    /// Messages of puts whose caller waits for their local completion.
     awaited: u32,
 }
 
@@ -111,18 +111,18 @@ impl Ops {
         }
     }
 
-    /// A message of a put begins whose caller waits until it has left.
-    pub(crate) fn await_leaving(&mut self) {
+    /// A message of a put begins whose caller waits for its local completion.
+    pub(crate) fn await_local_completion(&mut self) {
         self.awaited += 1;
     }
 
-    /// Such a message has left.
-    pub(crate) fn left(&mut self) {
+    /// Such a message is locally complete: it has left, and its memory is free.
+    pub(crate) fn locally_complete(&mut self) {
         self.awaited = self.awaited.saturating_sub(1);
     }
 
-    /// Whether none of them is left here.
-    pub(crate) fn have_left(&self) -> bool {
+    /// Whether all messages are that somebody awaits.
+    pub(crate) fn all_locally_complete(&self) -> bool {
         self.awaited == 0
     }
 

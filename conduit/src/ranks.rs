@@ -1,4 +1,4 @@
-//! Who is who: the ranks of the job, and the interface's names for them.
+//! Who is who: the ranks of the job, and their process ids.
 
 use portals_shim::ProcessId;
 
@@ -6,19 +6,23 @@ use portals_shim::ProcessId;
 ///
 /// # Invariants
 ///
-/// Ranks are numbered from 0 without a gap, this one is among them, and none has the name of another.
+/// Ranks are numbered from 0 without a gap, and this one is among them.
 #[derive(Debug)]
 pub(crate) struct Ranks {
     me: u32,
     count: u32,
-    names: Vec<ProcessId>,
+    processes: Vec<ProcessId>,
 }
 
 impl Ranks {
-    /// Names by rank, and which one is this process; `None` if there are more ranks than a `u32` counts, or `me` is none.
-    pub(crate) fn new(me: u32, names: Vec<ProcessId>) -> Option<Self> {
-        let count = u32::try_from(names.len()).ok()?;
-        (me < count).then_some(Self { me, count, names })
+    /// Process ids by rank, and which rank is this one; `None` if there are more than a `u32` counts, or `me` is none of them.
+    pub(crate) fn new(me: u32, processes: Vec<ProcessId>) -> Option<Self> {
+        let count = u32::try_from(processes.len()).ok()?;
+        (me < count).then_some(Self {
+            me,
+            count,
+            processes,
+        })
     }
 
     /// This rank.
@@ -44,34 +48,35 @@ impl Ranks {
         self.above(self.count - distance % self.count)
     }
 
-    /// The interface's name of a rank; of a number that is none, a name that no process has.
+    /// The process id of a rank; [`ProcessId::ANY`], which no process has, if there is no such rank.
     #[inline]
-    pub(crate) fn name(&self, rank: u32) -> ProcessId {
-        let name = self.names.get(rank as usize).copied();
-        name.unwrap_or(ProcessId::ANY)
+    pub(crate) fn process(&self, rank: u32) -> ProcessId {
+        let process = self.processes.get(rank as usize).copied();
+        process.unwrap_or(ProcessId::ANY)
     }
 
-    /// The rank of a name; a number that is none if it is of another job.
-    pub(crate) fn of(&self, name: ProcessId) -> u32 {
-        let found = self.names.iter().position(|own| *own == name);
+    /// The rank of a process; `u32::MAX`, which is none, if it is of another job.
+    pub(crate) fn rank_of(&self, process: ProcessId) -> u32 {
+        let found = self.processes.iter().position(|own| *own == process);
         found.map_or(u32::MAX, |rank| rank as u32)
     }
 
-    /// Whether `rank` has this name.
+    /// Whether `rank` has this process id.
     #[inline]
-    pub(crate) fn is(&self, rank: u32, name: ProcessId) -> bool {
-        self.names.get(rank as usize) == Some(&name)
+    pub(crate) fn has(&self, rank: u32, process: ProcessId) -> bool {
+        self.processes.get(rank as usize) == Some(&process)
     }
 
     /// How many are on this rank's node, itself among them.
     pub(crate) fn on_this_node(&self) -> u64 {
-        let here = self.name(self.me).nid;
-        self.names.iter().filter(|name| name.nid == here).count() as u64
+        let here = self.process(self.me).nid;
+        let here = self.processes.iter().filter(|p| p.nid == here);
+        here.count() as u64
     }
 
-    /// All ranks with their names, in order.
+    /// All ranks with their process ids, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, ProcessId)> {
-        (0u32..).zip(self.names.iter().copied())
+        (0u32..).zip(self.processes.iter().copied())
     }
 }
 
@@ -80,8 +85,8 @@ mod tests {
     use super::*;
 
     fn ranks(me: u32, count: u32) -> Option<Ranks> {
-        let name = |pid| ProcessId { nid: 7, pid };
-        Ranks::new(me, (10..10 + count).map(name).collect())
+        let process = |pid| ProcessId { nid: 7, pid };
+        Ranks::new(me, (10..10 + count).map(process).collect())
     }
 
     #[test]
@@ -92,21 +97,24 @@ mod tests {
     }
 
     #[test]
-    fn names_and_numbers_belong_together() {
+    fn ranks_and_process_ids_belong_together() {
         let ranks = ranks(1, 3).unwrap();
-        for (rank, name) in ranks.iter() {
-            assert_eq!((ranks.name(rank), ranks.of(name)), (name, rank));
-            assert!(ranks.is(rank, name) && !ranks.is((rank + 1) % 3, name));
+        for (rank, process) in ranks.iter() {
+            assert_eq!(
+                (ranks.process(rank), ranks.rank_of(process)),
+                (process, rank)
+            );
+            assert!(ranks.has(rank, process) && !ranks.has((rank + 1) % 3, process));
         }
         let other = ProcessId { nid: 7, pid: 9 };
-        assert!(ranks.of(other) >= ranks.count());
-        assert_eq!(ranks.name(3), ProcessId::ANY);
+        assert!(ranks.rank_of(other) >= ranks.count());
+        assert_eq!(ranks.process(3), ProcessId::ANY);
     }
 
     #[test]
     fn those_on_this_node_are_counted() {
-        let names = [(1, 1), (2, 1), (1, 2)].map(|(nid, pid)| ProcessId { nid, pid });
-        let counted = |me| Ranks::new(me, names.to_vec()).unwrap().on_this_node();
+        let all = [(1, 1), (2, 1), (1, 2)].map(|(nid, pid)| ProcessId { nid, pid });
+        let counted = |me| Ranks::new(me, all.to_vec()).unwrap().on_this_node();
         assert_eq!([0, 1, 2].map(counted), [2, 1, 2]);
     }
 

@@ -3,8 +3,8 @@
 use super::Token;
 use super::delivery::{Args, Content, Delivery, HeldHeader, Payload, ReplyPath, Values};
 use super::header::PLACE;
-use super::lid::Landed;
 use super::limits::{MAX_ARGS, NOOP_REPLY, round8};
+use super::longs::Landed;
 use crate::chunks::CHUNK;
 use crate::conduit::Conduit;
 use crate::core::Core;
@@ -12,8 +12,8 @@ use crate::credits::CreditByte;
 use crate::fault::Fault;
 use crate::hsl;
 use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, decode_data_hdr};
+use crate::resources::SbUse;
 use crate::rma::segments::Pinned;
-use crate::supplies::SbUse;
 use crate::trace::{Sent, Tracer};
 use portals_shim::{Brief, Region};
 use zerocopy::IntoBytes;
@@ -76,7 +76,7 @@ impl Core {
         let bits = AmBits::decode(event.match_bits)
             .filter(|b| !b.request)
             .ok_or(malformed("not the header of a reply"))?;
-        match self.supplies.requests().lent(event.offset) {
+        match self.resources.requests().lent(event.offset) {
             Some(SbUse::Request { to }) if *to == source => {}
             _ => return Err(malformed("a reply to no request")),
         }
@@ -87,7 +87,7 @@ impl Core {
                 fault,
             })?;
         if bits.handler == NOOP_REPLY && bits.category == Category::Short {
-            self.supplies.requests_mut().release(event.offset);
+            self.resources.requests_mut().release(event.offset);
             return Ok(None);
         }
         let chunk = u32::try_from(event.offset).ok();
@@ -106,7 +106,7 @@ impl Core {
     fn memory(&self, place: Place) -> &Region {
         match place {
             Place::ReqRb(buffer) => &self.descriptors.reqrb[buffer],
-            Place::ReqSb => self.supplies.requests().region(),
+            Place::ReqSb => self.resources.requests().region(),
         }
     }
 
@@ -121,7 +121,7 @@ impl Core {
 
     #[inline(never)]
     fn read_arguments(&mut self, place: Place, base: usize, count: u8) -> Result<Args, Fault> {
-        let mut values = self.rooms.take_values();
+        let mut values = self.buffers.take_values();
         let room = values.get_mut(..usize::from(count)).unwrap_or_default();
         self.memory(place).read(base, room.as_mut_bytes())?;
         let values = Some(values);
@@ -133,7 +133,7 @@ impl Core {
         if args.is_empty() {
             return Args::default();
         }
-        let mut values = self.rooms.take_values();
+        let mut values = self.buffers.take_values();
         let room = values.get_mut(..args.len()).unwrap_or_default();
         room.copy_from_slice(&args[..room.len()]);
         Args {
@@ -199,7 +199,7 @@ impl Core {
                 if at + len > room {
                     return Err(malformed("its payload does not fit"));
                 }
-                let mut buffer = self.rooms.take_scratch();
+                let mut buffer = self.buffers.take_scratch();
                 self.memory(place)
                     .read(base + at, &mut buffer.as_mut_bytes()[..len])?;
                 Content::Medium { buffer, len }
@@ -241,7 +241,6 @@ impl Core {
             Category::Long => {
                 let both = self
                     .longs
-                    .halves
                     .header(source, lid, header)
                     .map_err(|_| malformed("the header of a Long twice"))?;
                 return Ok(both.map(|(header, landed)| header.with(source, Content::Long(landed))));
@@ -305,7 +304,6 @@ impl Core {
         };
         let both = self
             .longs
-            .halves
             .payload(source, lid, landed)
             .map_err(|_| Fault::Malformed {
                 node: source,
@@ -327,9 +325,9 @@ impl Core {
     #[inline]
     fn finish(&mut self, chunk: Option<u32>, values: Option<Box<Values>>) {
         if let Some(chunk) = chunk {
-            self.supplies.requests_mut().release(u64::from(chunk));
+            self.resources.requests_mut().release(u64::from(chunk));
         }
-        self.rooms.give_values(values);
+        self.buffers.give_values(values);
     }
 }
 
@@ -410,7 +408,7 @@ impl Conduit {
             Content::Medium { mut buffer, len } => {
                 let payload = Payload::Medium(&mut buffer.as_mut_bytes()[..len]);
                 self.run_handler(source, handler, reply, payload, args);
-                self.core.borrow_mut().rooms.give_scratch(buffer);
+                self.core.borrow_mut().buffers.give_scratch(buffer);
             }
             Content::Long(Landed { offset, len }) => {
                 let payload = Payload::Long {

@@ -1,7 +1,7 @@
 //! A message on its way to its handler.
 
-use super::lid::Landed;
 use super::limits::MAX_ARGS;
+use super::longs::Landed;
 use crate::chunks::CHUNK;
 
 /// The payload of a message, as its handler sees it.
@@ -52,16 +52,16 @@ impl Args {
     }
 }
 
-/// Rooms for what messages bring, which the next message finds again.
+/// Buffers for what messages bring, which the next message finds again.
 #[derive(Debug, Default)]
-pub(crate) struct Rooms {
+pub(crate) struct Buffers {
     /// For payloads of Mediums, 8-byte aligned; each holds a chunk.
     scratch: Vec<Box<[u64]>>,
     /// For arguments; `None` while a message has it.
     values: Option<Box<Values>>,
 }
 
-impl Rooms {
+impl Buffers {
     /// An 8-byte aligned buffer that holds a chunk. Its contents are of an earlier message.
     pub(crate) fn take_scratch(&mut self) -> Box<[u64]> {
         self.scratch

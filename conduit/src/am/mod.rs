@@ -13,8 +13,8 @@
 mod deliver;
 pub(crate) mod delivery;
 mod header;
-pub(crate) mod lid;
 pub(crate) mod limits;
+pub(crate) mod longs;
 pub(crate) mod message;
 mod reply;
 mod request;

@@ -32,7 +32,7 @@ impl Core {
             && 4 * m.args.len() + 8 + m.source.len() <= CHUNK;
         let two = m.category == Category::Long && !packed;
         let tmpmd = two && matches!(m.source, Source::User(_));
-        let Some(own) = self.supplies.take_for_reply(1 + u32::from(two), tmpmd) else {
+        let Some(own) = self.resources.take_for_reply(1 + u32::from(two), tmpmd) else {
             return Err(Fault::Malformed {
                 node,
                 what: "handled without a reply's resources",
@@ -59,9 +59,9 @@ impl Core {
             credits,
         };
         let to = self.am_target(node, bits.encode(), u64::from(chunk));
-        let from = (self.descriptors.rplsb, self.supplies.reply_memory());
+        let from = (self.descriptors.rplsb, self.resources.reply_memory());
         if self.put_header(from, (own, false), to, hdr, (m, form))? {
-            self.supplies.give_to_reserve(own);
+            self.resources.give_to_reserve(own);
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Requests.
 
 use super::delivery::{Content, Delivery, ReplyPath};
-use super::lid::Landed;
 use super::limits::{MAX_ARGS, MAX_LONG, MAX_MEDIUM, round8};
+use super::longs::Landed;
 use super::message::Message;
 use crate::chunks::CHUNK;
 use crate::conduit::{Conduit, Scope};
@@ -13,9 +13,9 @@ use crate::fault::{Fault, refused};
 use crate::frames::Tag;
 use crate::matchbits::{AmBits, AmDataBits, AmHdr, Category, data_hdr};
 use crate::memory::Source;
+use crate::resources::SbUse;
 use crate::rma::segments::{LongForm, Pinned};
 use crate::rma::temporary::TmpUse;
-use crate::supplies::SbUse;
 use crate::trace::Sent;
 use portals_shim::{Posted, Put};
 
@@ -107,10 +107,10 @@ impl Core {
             credits: self.credits.of_request(node, credits.0, credits.1).encode(),
         };
         let to = self.am_target(node, bits.encode(), 0);
-        let from = (self.descriptors.reqsb, self.supplies.requests().region());
+        let from = (self.descriptors.reqsb, self.resources.requests().region());
         // Padded, as requests lie one behind the other.
         if self.put_header(from, (chunk, true), to, hdr, (m, form))? {
-            self.supplies.give_ticket();
+            self.resources.give_ticket();
         }
         Ok(())
     }
@@ -121,16 +121,16 @@ impl Core {
         let (packed, credits) = self.form(node, m);
         if m.category == Category::Long && !packed
             || self.credits.available(node) < credits
-            || !self.supplies.take_tickets(1)
+            || !self.resources.take_tickets(1)
         {
             return None;
         }
         let Some(chunk) = self
-            .supplies
+            .resources
             .requests_mut()
             .take(SbUse::Request { to: node })
         else {
-            self.supplies.give_ticket();
+            self.resources.give_ticket();
             return None;
         };
         // They are there, as seen above.
@@ -515,12 +515,12 @@ impl Conduit {
     fn request_in_time(&self, node: u32, m: &Message<'_>, sync: bool) -> bool {
         let (packed, credits) = self.take_credits(node, m);
         let chunk = self.wait_for(Scope::Full, |c| {
-            c.supplies.requests_mut().take(SbUse::Request { to: node })
+            c.resources.requests_mut().take(SbUse::Request { to: node })
         });
         let two = m.category == Category::Long && !packed && !m.is_placed();
         // Only SAFE events are handled here: a request handler could spend the tickets gathered.
         self.wait_for(Scope::Safe, |c| {
-            c.supplies.take_tickets(1 + u32::from(two)).then_some(())
+            c.resources.take_tickets(1 + u32::from(two)).then_some(())
         });
         if two && matches!(m.source, Source::User(_)) {
             self.wait_for(Scope::Full, |c| c.tmpmds.may_bind().then_some(()));
@@ -565,7 +565,7 @@ impl Conduit {
         match m.category {
             Category::Short => Content::Empty,
             Category::Medium => {
-                let buffer = core.rooms.take_scratch();
+                let buffer = core.buffers.take_scratch();
                 drop(core);
                 self.fill_scratch(buffer, &m.source)
             }

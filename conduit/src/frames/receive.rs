@@ -137,14 +137,14 @@ impl Conduit {
                 if rest > MAX_MEDIUM {
                     self.refuse(node, "its payload does not fit");
                 }
-                let mut buffer = self.core.borrow_mut().rooms.take_scratch();
+                let mut buffer = self.core.borrow_mut().buffers.take_scratch();
                 let bytes = buffer.as_mut_bytes().get_mut(..rest).unwrap_or_default();
                 if !link.read(frame, args_len, bytes) {
                     self.refuse(node, "its payload does not fit");
                 }
                 link.release(frame);
                 self.run_handler(node, tag.handler, reply, Payload::Medium(bytes), args);
-                self.core.borrow_mut().rooms.give_scratch(buffer);
+                self.core.borrow_mut().buffers.give_scratch(buffer);
             }
             Category::Long => {
                 let mut place = [0u64; PLACE / 8];

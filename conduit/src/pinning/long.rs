@@ -10,8 +10,8 @@
 
 use super::edge::store;
 use crate::am::delivery::Content;
-use crate::am::lid::Landed;
 use crate::am::limits::MAX_ARGS;
+use crate::am::longs::Landed;
 use crate::am::message::Message;
 use crate::chunks::CHUNK;
 use crate::conduit::{Conduit, Scope};

@@ -14,8 +14,8 @@ use crate::core::Core;
 use crate::fault::{Fault, refused};
 use crate::memory::UserMem;
 use crate::ops::Key;
+use crate::resources::SbUse;
 use crate::rma::{Completion, Rma, Started};
-use crate::supplies::SbUse;
 use ::firehose::Grip;
 use portals_shim::{AckRequest, Brief, EventKind, Get, Posted, Put, RemoteKey, Target};
 
@@ -72,15 +72,15 @@ impl Core {
                 .map_err(refused("PtlMDUnlink of client memory"))?;
         }
         if let Some(chunk) = lane.chunk {
-            match self.supplies.requests_mut().release(u64::from(chunk)) {
+            match self.resources.requests_mut().release(u64::from(chunk)) {
                 Some(SbUse::Get { to }) => {
-                    to.copy_from(self.supplies.requests().region(), chunk as usize)?
+                    to.copy_from(self.resources.requests().region(), chunk as usize)?
                 }
                 Some(_) => {}
                 None => return Err(bad),
             }
         }
-        self.supplies.give_ticket();
+        self.resources.give_ticket();
         self.ops.complete(lane.op.index, lane.get).ok_or(bad)
     }
 
@@ -95,7 +95,7 @@ impl Core {
     #[inline]
     fn unit_target(&self, node: u32, reach: &Reach, addr: u64) -> Target {
         Target {
-            process: self.ranks.name(node),
+            process: self.ranks.process(node),
             pt_index: portal_of(reach.bits),
             ac_index: 0,
             match_bits: reach.bits,
@@ -117,12 +117,12 @@ impl Core {
         let segment = segments.and_then(|s| s.get(node as usize))?;
         let firehoses = self.pinning.firehoses.as_mut()?;
         let (unit, within) = firehoses.limits.shape.reach(addr, len);
-        if segment.offset_of(addr, len).is_none() || within < len || !self.supplies.take_tickets(1)
+        if segment.offset_of(addr, len).is_none() || within < len || !self.resources.take_tickets(1)
         {
             return None;
         }
         let Some((there, reaches)) = firehoses.holder.hit(node, unit) else {
-            self.supplies.give_ticket();
+            self.resources.give_ticket();
             return None;
         };
         let reach = reaches.at(addr).copied();
@@ -145,7 +145,7 @@ impl Core {
         if let Some(firehoses) = self.pinning.firehoses.as_mut() {
             firehoses.release_there(node, there);
         }
-        self.supplies.give_ticket();
+        self.resources.give_ticket();
     }
 
     /// Starts an operation to a unit that this rank holds, if nothing has to be waited for; `None`, and nothing has happened,
@@ -165,7 +165,7 @@ impl Core {
     /// Starts a put of at most a chunk, which is free.
     fn put_held(&mut self, rma: &Rma, memory: &UserMem) -> Result<Option<Started>, Fault> {
         let (node, dest, len) = (rma.node, rma.addr, memory.len() as u64);
-        let Some(chunk) = self.supplies.requests().next() else {
+        let Some(chunk) = self.resources.requests().next() else {
             return Ok(None);
         };
         let held = self.hold_now(node, dest, len, rma.completion);
@@ -176,12 +176,7 @@ impl Core {
             sent: true,
             ..Lane::new(node, there, op)
         };
-        let Some((index, md)) = self
-            .pinning
-            .firehoses
-            .as_mut()
-            .and_then(|f| f.lanes.take(&lane))
-        else {
+        let Some((index, md)) = self.pinning.take_lane(&lane) else {
             return Err(no_lane(self.ranks.me()));
         };
         let to = self.unit_target(node, &reach, dest);
@@ -194,8 +189,8 @@ impl Core {
         };
         let posted = self.ni.post_put(put(memory.addr()).at_once().silent());
         if posted.map_err(refused("PtlPutRegion"))? == Posted::Declined {
-            self.supplies.requests_mut().take(SbUse::Put);
-            memory.copy_to(self.supplies.requests().region(), chunk as usize)?;
+            self.resources.requests_mut().take(SbUse::Put);
+            memory.copy_to(self.resources.requests().region(), chunk as usize)?;
             if let Some(lane) = self
                 .pinning
                 .firehoses
@@ -204,7 +199,7 @@ impl Core {
             {
                 (lane.chunk, lane.sent) = (Some(chunk), false);
             }
-            let from = self.supplies.requests().region().addr() + u64::from(chunk);
+            let from = self.resources.requests().region().addr() + u64::from(chunk);
             self.ni
                 .post_put(put(from))
                 .map_err(refused("PtlPutRegion"))?;
@@ -221,7 +216,7 @@ impl Core {
         };
         let small = self.env.bounces(true, memory.len());
         let chunk = if small {
-            self.supplies
+            self.resources
                 .requests_mut()
                 .take(SbUse::Get { to: *memory })
         } else {
@@ -232,7 +227,7 @@ impl Core {
             _ => None,
         };
         let landing = match (chunk, here) {
-            (Some(at), _) => self.supplies.requests().region().addr() + u64::from(at),
+            (Some(at), _) => self.resources.requests().region().addr() + u64::from(at),
             (None, Some(_)) => memory.addr(),
             (None, None) => {
                 self.let_go_now(node, there, Some(op), rma.completion);
@@ -246,12 +241,7 @@ impl Core {
             lending: memory.lending,
             ..Lane::new(node, there, op)
         };
-        let Some((_, md)) = self
-            .pinning
-            .firehoses
-            .as_mut()
-            .and_then(|f| f.lanes.take(&lane))
-        else {
+        let Some((_, md)) = self.pinning.take_lane(&lane) else {
             return Err(no_lane(self.ranks.me()));
         };
         let from = self.unit_target(node, &reach, src);
@@ -292,7 +282,7 @@ impl Core {
         };
         self.ops.begin(lane.op, lane.get);
         let from = match lane.chunk {
-            Some(at) => self.supplies.requests().region().addr() + u64::from(at),
+            Some(at) => self.resources.requests().region().addr() + u64::from(at),
             None => memory.addr(),
         };
         let offset = unpinned.map_or_else(|| offset_of(from), |_| 0);

@@ -48,7 +48,9 @@ pub use elsewhere::Elsewhere;
 pub use firehoses::FirehoseStats;
 use firehoses::Firehoses;
 use home::Home;
+use lanes::Lane;
 pub(crate) use local::SEGMENT_USES;
+use portals_shim::MdHandle;
 
 /// What is pinned when it is needed.
 #[derive(Debug, Default)]
@@ -72,8 +74,13 @@ impl Pinning {
     }
 
     #[cfg(test)]
-    pub(crate) fn home_mut(&mut self) -> &mut Home {
-        self.home.as_mut().expect("own memory stays pinned")
+    pub(crate) fn home_mut(&mut self) -> Option<&mut Home> {
+        self.home.as_mut()
+    }
+
+    /// A descriptor for a message under way; `None` if all are taken, or segments are pinned as a whole.
+    fn take_lane(&mut self, lane: &Lane) -> Option<(usize, MdHandle)> {
+        self.firehoses.as_mut()?.lanes.take(lane)
     }
 
     /// Both sides; `None` in a job whose segments are pinned as a whole.

@@ -10,9 +10,9 @@ use crate::error::RmaError;
 use crate::fault::Fault;
 use crate::memory::{Source, UserMem};
 use crate::ops::Key;
+use crate::resources::SbUse;
 use crate::rma::Rma;
 use crate::rma::segments::{HIGHEST, LOWEST};
-use crate::supplies::SbUse;
 use ::firehose::{Asked, Grip, OwnError, Refusal, Shape, Span, Unit};
 
 /// The rest of one put or get.
@@ -126,7 +126,7 @@ impl Conduit {
         p.memory = p.memory.part(0, within as usize);
         // What is taken from here on comes back by itself: others that have it wait for nothing.
         self.wait_in(what, Scope::Full, |c| {
-            c.supplies.take_tickets(1).then_some(())
+            c.resources.take_tickets(1).then_some(())
         });
         let chunk = {
             let mut core = self.core.borrow_mut();
@@ -137,7 +137,7 @@ impl Conduit {
             };
             let bounces = core.env.bounces(p.get, p.memory.len());
             bounces
-                .then(|| core.supplies.requests_mut().take(whose))
+                .then(|| core.resources.requests_mut().take(whose))
                 .flatten()
         };
         let here = match chunk {
@@ -145,7 +145,7 @@ impl Conduit {
             None => match self.pin_here(p.memory) {
                 Ok(here) => here,
                 Err(()) => {
-                    self.core.borrow_mut().supplies.give_ticket();
+                    self.core.borrow_mut().resources.give_ticket();
                     self.give_back(p.node, there);
                     return self.copy(p);
                 }
@@ -166,7 +166,7 @@ impl Conduit {
             let copied = match chunk {
                 Some(at) if !p.get => p
                     .memory
-                    .copy_to(core.supplies.requests().region(), at as usize),
+                    .copy_to(core.resources.requests().region(), at as usize),
                 _ => Ok(()),
             };
             copied

@@ -11,7 +11,7 @@ use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
 use crate::memory::{Source, UserMem};
 use crate::ops::Key;
-use crate::supplies::SbUse;
+use crate::resources::SbUse;
 use ::firehose::Unit;
 use portals_shim::{AckRequest, Put};
 
@@ -87,7 +87,11 @@ impl Core {
             }
             Path::Chunk(at) if piece.get => (self.descriptors.reqsb, at as usize + GET_CHUNK_DATA),
             Path::Chunk(at) => {
-                self.copy_source(&piece.local, self.supplies.requests().region(), at as usize)?;
+                self.copy_source(
+                    &piece.local,
+                    self.resources.requests().region(),
+                    at as usize,
+                )?;
                 (self.descriptors.reqsb, at as usize)
             }
             Path::Tmp(memory, here) => {
@@ -106,7 +110,7 @@ impl Core {
         // Counted before the message exists: its completion cannot come first.
         self.ops.begin(piece.op, piece.get);
         if local_completion {
-            self.ops.await_leaving();
+            self.ops.await_local_completion();
         }
         let region = (offset as u64, len);
         if piece.get {
@@ -167,7 +171,7 @@ impl Conduit {
                 } else {
                     SbUse::Put
                 };
-                if let Some(at) = self.core.borrow_mut().supplies.requests_mut().take(whose) {
+                if let Some(at) = self.core.borrow_mut().resources.requests_mut().take(whose) {
                     return Path::Chunk(at);
                 }
                 (memory, None)
@@ -201,7 +205,7 @@ impl Conduit {
                 wait_local: op.buffered,
             };
             self.wait_in("a put or get", Scope::Full, |c| {
-                c.supplies.take_tickets(1).then_some(())
+                c.resources.take_tickets(1).then_some(())
             });
             let path = self.take_path(place, op.get);
             let started = self.core.borrow_mut().start(&piece, path);
@@ -210,7 +214,7 @@ impl Conduit {
         }
         if op.buffered {
             self.wait_in("a put or get", Scope::Full, |c| {
-                c.ops.have_left().then_some(())
+                c.ops.all_locally_complete().then_some(())
             });
         }
     }

@@ -95,7 +95,7 @@ impl Core {
             let held = if op.get {
                 self.env.firehose.rdma_gets
             } else {
-                self.env.bounces(false, len) && self.supplies.requests().next().is_some()
+                self.env.bounces(false, len) && self.resources.requests().next().is_some()
             };
             return Ok(if held {
                 Protocol::Held
@@ -119,15 +119,15 @@ impl Core {
     /// The chunk that takes the bytes of a short put. What is in the own segment leaves from there.
     #[inline(always)]
     fn bounced(&self, op: &Rma, len: usize) -> Option<u32> {
-        let fits = len <= SHORT && self.env.bounces(false, len) && self.supplies.has_ticket();
+        let fits = len <= SHORT && self.env.bounces(false, len) && self.resources.has_ticket();
         let lent = fits && matches!(op.local, Source::User(_));
-        self.supplies.requests().next().filter(|_| lent)
+        self.resources.requests().next().filter(|_| lent)
     }
 
     /// Where a get lands that its caller waits for.
     #[inline(always)]
     fn awaited(&self, op: &Rma, len: usize) -> Option<Landing> {
-        if op.completion != Completion::Blocking || !self.supplies.has_ticket() {
+        if op.completion != Completion::Blocking || !self.resources.has_ticket() {
             return None;
         }
         let own = match op.local {
@@ -144,7 +144,7 @@ impl Core {
             });
         }
         let chunk = self
-            .supplies
+            .resources
             .requests()
             .next()
             .filter(|_| self.env.bounces(true, len))?;
@@ -327,22 +327,22 @@ mod tests {
             let put = (false, false, Completion::Explicit, 8);
             let get = (true, true, Completion::Blocking, 8);
             let all = {
-                let supplies = &mut conduit.core.borrow_mut().supplies;
-                (0..).take_while(|_| supplies.take_tickets(1)).count()
+                let resources = &mut conduit.core.borrow_mut().resources;
+                (0..).take_while(|_| resources.take_tickets(1)).count()
             };
             assert_eq!(chosen(conduit, peer, put), "messages");
             assert_eq!(chosen(conduit, peer, get), "messages");
             for _ in 0..all {
-                conduit.core.borrow_mut().supplies.give_ticket();
+                conduit.core.borrow_mut().resources.give_ticket();
             }
             assert_eq!(chosen(conduit, peer, put), "bounce");
             let mut chunks = Vec::new();
             while let Some(at) = conduit
                 .core
                 .borrow_mut()
-                .supplies
+                .resources
                 .requests_mut()
-                .take(crate::supplies::SbUse::Put)
+                .take(crate::resources::SbUse::Put)
             {
                 chunks.push(at);
             }
@@ -351,7 +351,7 @@ mod tests {
                 conduit
                     .core
                     .borrow_mut()
-                    .supplies
+                    .resources
                     .requests_mut()
                     .release(u64::from(at));
             }

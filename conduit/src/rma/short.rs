@@ -25,7 +25,7 @@ use crate::fault::{Fault, refused};
 use crate::matchbits::RmaBits;
 use crate::memory::Source;
 use crate::ops::Handle;
-use crate::supplies::SbUse;
+use crate::resources::SbUse;
 use portals_shim::{AckRequest, Get, Posted, Put};
 
 /// Calls in a row that are done by themselves, of which the last one polls.
@@ -46,8 +46,12 @@ impl Core {
         let Some(key) = self.slot_of(op.completion) else {
             return Ok(None);
         };
-        self.supplies.take_tickets(1);
-        self.copy_source(&op.local, self.supplies.requests().region(), chunk as usize)?;
+        self.resources.take_tickets(1);
+        self.copy_source(
+            &op.local,
+            self.resources.requests().region(),
+            chunk as usize,
+        )?;
         let bits = RmaBits {
             get: false,
             local_completion: false,
@@ -62,7 +66,7 @@ impl Core {
         self.ops.begin(key, false);
         let posted = self.ni.post_put(put.ack(AckRequest::Ack).silent());
         if !posted.map_err(refused("PtlPutRegion"))?.is_taken() {
-            self.supplies.requests_mut().take(SbUse::Put);
+            self.resources.requests_mut().take(SbUse::Put);
         }
         Ok(Some(Started::Begun(op.completion.handle(key))))
     }
@@ -72,7 +76,11 @@ impl Core {
         let Some(slot) = self.ops.next() else {
             return Ok(None);
         };
-        self.copy_source(&op.local, self.supplies.requests().region(), chunk as usize)?;
+        self.copy_source(
+            &op.local,
+            self.resources.requests().region(),
+            chunk as usize,
+        )?;
         let bits = RmaBits {
             get: false,
             local_completion: false,
@@ -88,7 +96,7 @@ impl Core {
             Posted::Done { events } => return Ok(Some(Started::Done { events })),
             Posted::Taken => {}
             Posted::Begun | Posted::Declined => {
-                self.supplies.requests_mut().take(SbUse::Put);
+                self.resources.requests_mut().take(SbUse::Put);
             }
         }
         Ok(Some(self.begun_awaited(op.get)))
@@ -123,12 +131,12 @@ impl Core {
         };
         if let Posted::Done { events } = posted.map_err(refused("PtlGetRegion"))? {
             if let Some(memory) = chunk_for {
-                memory.copy_from(self.supplies.requests().region(), landing.offset)?;
+                memory.copy_from(self.resources.requests().region(), landing.offset)?;
             }
             return Ok(Some(Started::Done { events }));
         }
         if let Some(to) = chunk_for {
-            self.supplies.requests_mut().take(SbUse::Get { to });
+            self.resources.requests_mut().take(SbUse::Get { to });
         }
         Ok(Some(self.begun_awaited(op.get)))
     }
@@ -137,7 +145,7 @@ impl Core {
     /// which there was none since its message began.
     #[cold]
     fn begun_awaited(&mut self, get: bool) -> Started {
-        self.supplies.take_tickets(1);
+        self.resources.take_tickets(1);
         let key = self.ops.explicit();
         if let Some(key) = key {
             self.ops.begin(key, get);

@@ -12,7 +12,7 @@ const TOLD: u8 = 141;
 
 fn is_pinned(conduit: &Conduit, addr: u64) -> bool {
     let core = &mut *conduit.core.borrow_mut();
-    core.pinning.home_mut().pins_any(addr, LEN as u64)
+    core.pinning.home_mut().unwrap().pins_any(addr, LEN as u64)
 }
 
 /// Rank 1 holds memory of rank 0, which goes in `goes`, or in `handled` when rank 1 sends a request; rank 1 has given it back
@@ -60,7 +60,7 @@ fn what_a_transfer_finds_gone_is_waited_for_before_a_request() {
     let other = other.as_ptr().addr() as u64;
     let transfer = |conduit: &Conduit| {
         let mut core = conduit.core.borrow_mut();
-        let home = core.pinning.home_mut();
+        let home = core.pinning.home_mut().unwrap();
         if let Ok(Some((unit, _))) = home.take(other, 8) {
             home.release(unit);
         }

@@ -3,7 +3,7 @@
 use crate::credits::cost;
 use crate::descriptors::Md;
 use crate::matchbits::{AmBits, AmHdr, Category, SysMsg};
-use crate::supplies::SbUse;
+use crate::resources::SbUse;
 use crate::threads::{self, RankEnd};
 use crate::{Conduit, HandlerEntry};
 use portals_shim::{Brief, EventKind, NiFail, Put};
@@ -16,12 +16,12 @@ fn send_long(conduit: &Conduit, placed: bool, chunk: Option<u32>, said: &[u8]) -
     let mut core = conduit.core.borrow_mut();
     let core = &mut *core;
     let chunk = chunk.unwrap_or_else(|| {
-        core.supplies
+        core.resources
             .requests_mut()
             .take(SbUse::Request { to: 1 })
             .unwrap()
     });
-    core.supplies
+    core.resources
         .requests()
         .region()
         .write(chunk as usize, said)
@@ -36,7 +36,7 @@ fn send_long(conduit: &Conduit, placed: bool, chunk: Option<u32>, said: &[u8]) -
         chunk,
     };
     let credits = cost(said.len());
-    assert!(core.supplies.take_tickets(1) && core.credits.take(1, credits));
+    assert!(core.resources.take_tickets(1) && core.credits.take(1, credits));
     let hdr = AmHdr {
         source: 0,
         other: 0,
@@ -126,7 +126,7 @@ fn only_news_of_credits_and_only_of_a_rank_that_leaves_may_be_lost() {
             let (match_bits, hdr_data) = message.encode();
             let event = Brief {
                 kind: EventKind::SendEnd,
-                initiator: core.ranks.name(core.ranks.me()),
+                initiator: core.ranks.process(core.ranks.me()),
                 user_ptr: Md::Sys.encode(),
                 match_bits,
                 hdr_data,

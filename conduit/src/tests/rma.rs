@@ -217,8 +217,8 @@ fn short_puts_that_cannot_begin_at_once_arrive() {
             }
             conduit.barrier(BarrierName::Anonymous).unwrap();
             let core = conduit.core.borrow();
-            assert_eq!(core.supplies.under_way(), 0);
-            assert!(core.supplies.requests().next().is_some());
+            assert_eq!(core.resources.under_way(), 0);
+            assert!(core.resources.requests().next().is_some());
         });
     }
 }

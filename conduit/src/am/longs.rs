@@ -21,20 +21,30 @@ enum Half<H> {
     Payload(Landed),
 }
 
-/// Halves that wait, by sender and long id.
-#[derive(Debug)]
-pub(crate) struct Lids<H> {
-    waiting: BTreeMap<(u32, u32), Half<H>>,
-}
-
 /// The same half arrived twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Twice;
 
-impl<H> Lids<H> {
+/// Marks the long ids of replies, which are counted; those of requests are chunk offsets.
+const REPLY: u32 = 1 << 23;
+
+/// The Longs of a rank that travel as two messages.
+#[derive(Debug)]
+pub(crate) struct Longs<H> {
+    /// Halves that wait, by sender and long id.
+    waiting: BTreeMap<(u32, u32), Half<H>>,
+    /// Counts the own replies.
+    replies: u32,
+    /// Own payloads whose sender waits until they have left: of requests, of replies.
+    leaving: [u32; 2],
+}
+
+impl<H> Longs<H> {
     pub(crate) fn new() -> Self {
         Self {
             waiting: BTreeMap::new(),
+            replies: 0,
+            leaving: [0; 2],
         }
     }
 
@@ -75,30 +85,6 @@ impl<H> Lids<H> {
             },
         }
     }
-}
-
-/// Marks the long ids of replies, which are counted; those of requests are chunk offsets.
-const REPLY: u32 = 1 << 23;
-
-/// The Longs of a rank that travel as two messages.
-#[derive(Debug)]
-pub(crate) struct Longs<H> {
-    /// What has come of those of others.
-    pub(crate) halves: Lids<H>,
-    /// Counts the replies.
-    replies: u32,
-    /// Payloads whose sender waits until they have left: of requests, of replies.
-    leaving: [u32; 2],
-}
-
-impl<H> Longs<H> {
-    pub(crate) fn new() -> Self {
-        Self {
-            halves: Lids::new(),
-            replies: 0,
-            leaving: [0; 2],
-        }
-    }
 
     /// The long id of the next reply, which no request has.
     pub(crate) fn reply_id(&mut self) -> u32 {
@@ -131,15 +117,15 @@ mod tests {
 
     #[test]
     fn halves_meet_in_either_order_and_by_sender() {
-        let mut lids = Lids::new();
+        let mut longs = Longs::new();
         let at = |offset| Landed { offset, len: 1 };
-        assert_eq!(lids.header(1, 5, "a"), Ok(None));
-        assert_eq!(lids.payload(2, 5, at(20)), Ok(None));
-        assert_eq!(lids.payload(1, 6, at(10)), Ok(None));
-        assert_eq!(lids.payload(1, 5, at(11)), Ok(Some(("a", at(11)))));
-        assert_eq!(lids.header(1, 6, "b"), Ok(Some(("b", at(10)))));
-        assert_eq!(lids.header(2, 5, "c"), Ok(Some(("c", at(20)))));
-        assert_eq!(lids.header(2, 5, "d"), Ok(None), "an id may be used again");
+        assert_eq!(longs.header(1, 5, "a"), Ok(None));
+        assert_eq!(longs.payload(2, 5, at(20)), Ok(None));
+        assert_eq!(longs.payload(1, 6, at(10)), Ok(None));
+        assert_eq!(longs.payload(1, 5, at(11)), Ok(Some(("a", at(11)))));
+        assert_eq!(longs.header(1, 6, "b"), Ok(Some(("b", at(10)))));
+        assert_eq!(longs.header(2, 5, "c"), Ok(Some(("c", at(20)))));
+        assert_eq!(longs.header(2, 5, "d"), Ok(None), "an id may be used again");
     }
 
     #[test]
@@ -165,11 +151,11 @@ mod tests {
 
     #[test]
     fn a_half_twice_is_seen() {
-        let mut lids = Lids::new();
+        let mut longs = Longs::new();
         let at = Landed { offset: 0, len: 0 };
-        assert_eq!(lids.payload(0, 1, at), Ok(None));
-        assert_eq!(lids.payload(0, 1, at), Err(Twice));
-        assert_eq!(lids.header(0, 2, ()), Ok(None));
-        assert_eq!(lids.header(0, 2, ()), Err(Twice));
+        assert_eq!(longs.payload(0, 1, at), Ok(None));
+        assert_eq!(longs.payload(0, 1, at), Err(Twice));
+        assert_eq!(longs.header(0, 2, ()), Ok(None));
+        assert_eq!(longs.header(0, 2, ()), Err(Twice));
     }
 }

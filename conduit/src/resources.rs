@@ -24,7 +24,7 @@ pub(crate) enum SbUse {
 }
 
 /// A Long reply that is not packed sends two messages.
-pub(crate) const REPLY_TICKETS: u32 = 2;
+const REPLY_TICKETS: u32 = 2;
 
 /// What is needed to answer one request, taken before requests are polled.
 #[derive(Debug, Default)]
@@ -43,14 +43,14 @@ impl Reserve {
 
 /// Tickets, the send buffers of requests and replies, and the reserve for a reply.
 #[derive(Debug)]
-pub(crate) struct Supplies {
+pub(crate) struct Resources {
     tickets: Tickets,
     requests: Chunks<SbUse>,
     replies: Chunks<()>,
     reserve: Reserve,
 }
 
-impl Supplies {
+impl Resources {
     /// So many messages may be under way, which leave from these buffers.
     pub(crate) fn new(messages: u32, requests: Chunks<SbUse>, replies: Chunks<()>) -> Self {
         Self {
@@ -155,14 +155,14 @@ impl Supplies {
 mod tests {
     use super::*;
 
-    fn supplies(messages: u32) -> (Supplies, TmpMds) {
+    fn resources(messages: u32) -> (Resources, TmpMds) {
         let (requests, replies) = (Chunks::new(1).unwrap(), Chunks::new(1).unwrap());
-        (Supplies::new(messages, requests, replies), TmpMds::new(1))
+        (Resources::new(messages, requests, replies), TmpMds::new(1))
     }
 
     #[test]
     fn a_full_reserve_answers_one_request() {
-        let (mut s, mut tmpmds) = supplies(3);
+        let (mut s, mut tmpmds) = resources(3);
         assert!(s.stock_reserve(&mut tmpmds) && s.stock_reserve(&mut tmpmds));
         assert_eq!((s.under_way(), s.take_tickets(2)), (0, false));
         assert!(!tmpmds.may_bind(), "the reserve has it");
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_reply_that_is_gone_leaves_its_chunk_and_ticket() {
-        let (mut s, mut tmpmds) = supplies(2);
+        let (mut s, mut tmpmds) = resources(2);
         assert!(s.stock_reserve(&mut tmpmds));
         let chunk = s.take_for_reply(1, false).unwrap();
         assert!(!s.stock_reserve(&mut tmpmds));
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_a_reply_held_comes_back_by_its_events() {
-        let (mut s, mut tmpmds) = supplies(2);
+        let (mut s, mut tmpmds) = resources(2);
         assert!(s.stock_reserve(&mut tmpmds));
         let chunk = s.take_for_reply(1, false).unwrap();
         s.give_ticket();
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn tickets_for_two_messages_are_taken_together() {
-        let (mut s, _) = supplies(1);
+        let (mut s, _) = resources(1);
         assert!(!s.take_tickets(2) && s.has_ticket());
         assert!(s.take_tickets(1) && !s.has_ticket());
     }
