@@ -66,7 +66,7 @@ impl AddressSpace {
     }
 
     /// Whether what is known is so until [`AddressSpace::forget`], as long as the process does not run.
-    pub(super) fn are_of_now(&self) -> bool {
+    pub(super) fn are_current(&self) -> bool {
         self.way == Way::Query
     }
 

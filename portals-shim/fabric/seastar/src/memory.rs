@@ -144,9 +144,9 @@ impl NodeMemory {
     }
 
     /// Makes the writes to memory of processes that are not there yet.
-    pub(super) fn show(&mut self) {
+    pub(super) fn flush(&mut self) {
         for user in self.users.iter_mut().flatten() {
-            user.show();
+            user.flush();
         }
     }
 
@@ -195,7 +195,7 @@ impl NodeMemory {
             data = rest;
             self.write(of_process(process, s.addr), now).is_ok()
         });
-        self.show();
+        self.flush();
         stored
     }
 }

@@ -472,7 +472,7 @@ impl Sim {
     /// running rank, or nothing, and every now and then when there is more to do. Ranks find in their memory what has arrived.
     pub(super) fn poll_return(&mut self) -> Option<Return> {
         let returned = self.pass_time();
-        self.nodes.show();
+        self.nodes.flush();
         returned
     }
 

@@ -20,10 +20,10 @@ use std::sync::Arc;
 pub(super) trait UserMemory: Send + std::fmt::Debug {
     /// Fills `buf`; `false` when a byte is not readable.
     fn read(&mut self, addr: u64, buf: &mut [u8]) -> bool;
-    /// Stores `data`; `false` when a byte is not writable. The process finds it there when [`UserMemory::show`] has returned.
+    /// Stores `data`; `false` when a byte is not writable. The process finds it there when [`UserMemory::flush`] has returned.
     fn write(&mut self, addr: u64, data: &[u8]) -> bool;
     /// Makes the writes that the process does not see yet.
-    fn show(&mut self) {}
+    fn flush(&mut self) {}
     /// The process has run: what was known of its mappings may have changed.
     fn has_run(&mut self) {}
 }
@@ -155,13 +155,13 @@ fn closed_because() -> String {
 
 /// The memory of the process whose files these are.
 ///
-/// Where the kernel says what is mapped now, writes are gathered until the process may look. What another thread of it takes
+/// Where the kernel says what is mapped now, writes are combined until the process may look. What another thread of it takes
 /// away meanwhile is lost with the memory that it was for, as on a NIC, whose pages stay until it has written.
 #[derive(Debug)]
 pub(super) struct ProcessMemory {
     files: Arc<Files>,
     areas: AddressSpace,
-    gathered: Gathered,
+    writes: WriteBuffer,
 }
 
 impl ProcessMemory {
@@ -169,7 +169,7 @@ impl ProcessMemory {
         Self {
             files,
             areas: AddressSpace::default(),
-            gathered: Gathered::default(),
+            writes: WriteBuffer::default(),
         }
     }
 
@@ -181,8 +181,8 @@ impl ProcessMemory {
 
 impl UserMemory for ProcessMemory {
     fn read(&mut self, addr: u64, buf: &mut [u8]) -> bool {
-        if self.gathered.overlaps(addr, buf.len()) {
-            self.show();
+        if self.writes.overlaps(addr, buf.len()) {
+            self.flush();
         }
         self.may(addr, buf.len(), Access::Read) && read_all(self.files.memory.as_fd(), addr, buf)
     }
@@ -191,21 +191,21 @@ impl UserMemory for ProcessMemory {
         if !self.may(addr, data.len(), Access::Write) {
             return false;
         }
-        if self.areas.are_of_now() {
-            if self.gathered.add(addr, data) {
+        if self.areas.are_current() {
+            if self.writes.add(addr, data) {
                 return true;
             }
-            self.show();
-            if self.gathered.add(addr, data) {
+            self.flush();
+            if self.writes.add(addr, data) {
                 return true;
             }
         }
         write_all(self.files.memory.as_fd(), addr, data)
     }
 
-    fn show(&mut self) {
+    fn flush(&mut self) {
         let mut all = true;
-        for (addr, bytes) in self.gathered.take() {
+        for (addr, bytes) in self.writes.take() {
             all &= write_all(self.files.memory.as_fd(), addr, bytes);
         }
         if !all {
@@ -215,7 +215,7 @@ impl UserMemory for ProcessMemory {
     }
 
     fn has_run(&mut self) {
-        self.show();
+        self.flush();
         self.areas.forget();
     }
 }
@@ -251,8 +251,8 @@ fn write_all(memory: BorrowedFd<'_>, mut addr: u64, mut data: &[u8]) -> bool {
     true
 }
 
-mod gathered;
-use gathered::Gathered;
+mod write_buffer;
+use write_buffer::WriteBuffer;
 
 #[cfg(test)]
 mod tests;

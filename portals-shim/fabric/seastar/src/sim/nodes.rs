@@ -5,14 +5,14 @@ use nic_model::{HostFault, HostMemories, HostMemory as _, NodeId};
 
 /// The kernels by node.
 ///
-/// What NICs write into memory of ranks is gathered, and there when [`Nodes::show`] returns: until then no rank may go on.
+/// What NICs write into memory of ranks is combined, and there when [`Nodes::flush`] returns: until then no rank may go on.
 pub(super) struct Nodes {
     pub(super) all: Vec<Kernel>,
     /// Whose ranks' memory was written since; a node may be there more than once.
     written: Vec<NodeId>,
 }
 
-/// With more of them what they have is shown, as a list without an end would need memory.
+/// With more of them all are flushed, as a list without an end would need memory.
 const MOST: usize = 1 << 12;
 
 impl Nodes {
@@ -22,10 +22,10 @@ impl Nodes {
     }
 
     /// Makes the writes that ranks have not seen yet.
-    pub(super) fn show(&mut self) {
+    pub(super) fn flush(&mut self) {
         for node in self.written.drain(..) {
             if let Some(kernel) = self.all.get_mut(node.index()) {
-                kernel.driver.memory.show();
+                kernel.driver.memory.flush();
             }
         }
     }
@@ -46,7 +46,7 @@ impl HostMemories for Nodes {
             self.written.push(node);
         }
         if self.written.len() >= MOST {
-            self.show();
+            self.flush();
         }
         Ok(())
     }

@@ -50,17 +50,17 @@ fn what_a_process_maps_while_it_runs_is_found() {
 
 /// Packets are there together, once the process may look.
 #[test]
-fn what_packets_bring_is_shown_together() {
+fn what_packets_bring_is_there_together() {
     let mut own = own();
     let room = Box::new([const { std::cell::Cell::new(0u64) }; 32]);
     let at = room.as_ptr().expose_provenance() as u64;
     assert!((0..8).all(|packet| own.write(at + packet * 32, &[packet as u8 + 1; 32])));
     let seen = |n: usize| std::hint::black_box(&room)[n].get();
-    assert!(!own.areas.are_of_now() || seen(0) == 0);
-    own.show();
+    assert!(!own.areas.are_current() || seen(0) == 0);
+    own.flush();
     assert_eq!(seen(0), u64::from_ne_bytes([1; 8]));
     assert_eq!(seen(31), u64::from_ne_bytes([8; 8]));
-    // What was written and is not shown yet is read.
+    // What was written and is not flushed yet is read.
     let mut back = [0; 8];
     assert!(own.write(at, &[9; 8]) && own.read(at + 4, &mut back));
     assert_eq!(back, [9, 9, 9, 9, 1, 1, 1, 1]);

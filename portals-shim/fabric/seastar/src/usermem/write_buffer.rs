@@ -1,4 +1,4 @@
-//! Writes to a process's memory that are made together: what packets bring lies one behind the other, 64 bytes each.
+//! A buffer that combines writes to a process's memory: what packets bring lies one behind the other, 64 bytes each.
 
 /// Runs at one time: messages that arrive interleaved have one each.
 const RUNS: usize = 8;
@@ -20,20 +20,20 @@ impl Run {
     }
 }
 
-/// Writes that have not been made yet.
+/// Writes that have not been made yet, combined.
 ///
 /// # Invariants
 ///
 /// No run overlaps another one, so that they may be made in any order.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct WriteBuffer {
     /// Those in use come first; the others keep their room.
     runs: Vec<Run>,
     used: usize,
 }
 
-impl Gathered {
-    /// Notes a write whose end is an address; `false`, and nothing changes, if what is noted has to be made before.
+impl WriteBuffer {
+    /// Notes a write, which ends below 2^64; `false`, and nothing changes, if what is noted has to be written before.
     pub(super) fn add(&mut self, addr: u64, data: &[u8]) -> bool {
         if data.len() >= LARGE || self.overlaps(addr, data.len()) {
             return false;
@@ -79,46 +79,43 @@ impl Gathered {
 mod tests {
     use super::*;
 
-    fn taken(gathered: &mut Gathered) -> Vec<(u64, usize)> {
-        gathered
-            .take()
-            .map(|(at, bytes)| (at, bytes.len()))
-            .collect()
+    fn taken(buffer: &mut WriteBuffer) -> Vec<(u64, usize)> {
+        buffer.take().map(|(at, bytes)| (at, bytes.len())).collect()
     }
 
     #[test]
     fn packets_of_a_message_are_one_write() {
-        let mut g = Gathered::default();
+        let mut buffer = WriteBuffer::default();
         for packet in 0..10 {
-            assert!(g.add(1000 + packet * 64, &[packet as u8; 64]));
+            assert!(buffer.add(1000 + packet * 64, &[packet as u8; 64]));
         }
-        assert_eq!(taken(&mut g), [(1000, 640)]);
-        assert_eq!(taken(&mut g), []);
+        assert_eq!(taken(&mut buffer), [(1000, 640)]);
+        assert_eq!(taken(&mut buffer), []);
     }
 
     #[test]
     fn interleaved_messages_have_a_run_each() {
-        let mut g = Gathered::default();
+        let mut buffer = WriteBuffer::default();
         for packet in 0..5 {
             for message in 0..RUNS as u64 {
-                assert!(g.add((message << 20) + packet * 64, &[0; 64]));
+                assert!(buffer.add((message << 20) + packet * 64, &[0; 64]));
             }
         }
-        assert!(!g.add(1 << 40, &[0; 64]), "there is no run left");
-        assert!(taken(&mut g).iter().all(|(_, len)| *len == 320));
-        assert!(g.add(1 << 40, &[0; 64]));
+        assert!(!buffer.add(1 << 40, &[0; 64]), "there is no run left");
+        assert!(taken(&mut buffer).iter().all(|(_, len)| *len == 320));
+        assert!(buffer.add(1 << 40, &[0; 64]));
     }
 
     #[test]
     fn a_run_and_a_write_have_an_end() {
-        let mut g = Gathered::default();
-        assert!(!g.add(0, &[0; LARGE]));
+        let mut buffer = WriteBuffer::default();
+        assert!(!buffer.add(0, &[0; LARGE]));
         let mut at = 0;
-        while g.used < 2 {
-            assert!(g.add(at, &[0; 1000]));
+        while buffer.used < 2 {
+            assert!(buffer.add(at, &[0; 1000]));
             at += 1000;
         }
-        assert_eq!(taken(&mut g)[0], (0, MOST / 1000 * 1000));
+        assert_eq!(taken(&mut buffer)[0], (0, MOST / 1000 * 1000));
     }
 
     /// Memory is as if each write had been made at once.
@@ -126,10 +123,10 @@ mod tests {
     fn random_writes_leave_the_same_memory() {
         const SIZE: usize = 1 << 10;
         let mut random = fastrand::Rng::with_seed(7);
-        let mut g = Gathered::default();
+        let mut buffer = WriteBuffer::default();
         let (mut now, mut later) = (vec![0u8; SIZE], vec![0u8; SIZE]);
-        let make = |later: &mut Vec<u8>, g: &mut Gathered| {
-            for (at, bytes) in g.take() {
+        let make = |later: &mut Vec<u8>, buffer: &mut WriteBuffer| {
+            for (at, bytes) in buffer.take() {
                 later[at as usize..][..bytes.len()].copy_from_slice(bytes);
             }
         };
@@ -147,14 +144,14 @@ mod tests {
             next = at + len;
             let data = vec![step as u8; len];
             now[at..next].copy_from_slice(&data);
-            if g.add(at as u64, &data) {
+            if buffer.add(at as u64, &data) {
                 noted += 1;
             } else {
-                make(&mut later, &mut g);
-                assert!(g.add(at as u64, &data), "nothing is in its way");
+                make(&mut later, &mut buffer);
+                assert!(buffer.add(at as u64, &data), "nothing is in its way");
             }
             if random.u8(..) == 0 {
-                make(&mut later, &mut g);
+                make(&mut later, &mut buffer);
                 assert_eq!(now, later);
             }
         }
