@@ -13,37 +13,24 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-#include "is.h"
+#include "domain.h"
 
 /* One endpoint, which sends to itself; its receives complete only when they ask for it. */
-static struct fid_fabric *fabric;
-static struct fid_domain *domain;
 static struct fid_ep *ep;
 static struct fid_cq *sent, *received;
 static struct fid_av *av;
 static fi_addr_t self;
-static struct fi_info *info;
 
-static struct fi_info *wishes(void)
-{
-    struct fi_info *hints = fi_allocinfo();
-    hints->caps = FI_TAGGED | FI_MSG | FI_RMA | FI_MULTI_RECV;
-    hints->ep_attr->type = FI_EP_RDM;
-    hints->fabric_attr->prov_name = strdup("portolan");
-    return hints;
-}
+/* What it asks for. */
+#define CAPS (FI_TAGGED | FI_MSG | FI_RMA | FI_MULTI_RECV)
 
 static void open_all(void)
 {
-    struct fi_info *hints = wishes();
     struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_UNSPEC};
     struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
     char name[64];
     size_t len = sizeof name;
-    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), 0);
-    fi_freeinfo(hints);
-    IS(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
-    IS(fi_domain(fabric, info, &domain, NULL), 0);
+    open_domain(CAPS);
     IS(fi_endpoint(domain, info, &ep, NULL), 0);
     IS(fi_cq_open(domain, &cq, &sent, NULL), 0);
     IS(fi_cq_open(domain, &cq, &received, NULL), 0);
@@ -81,14 +68,14 @@ static struct fi_cq_err_entry failure(struct fid_cq *cq, int why)
 /* What is offered has what was asked for, or nothing is offered. */
 #define REFUSED(wish)                                                                         \
     do {                                                                                      \
-        struct fi_info *hints = wishes(), *offered = NULL;                                    \
+        struct fi_info *hints = wishes(CAPS), *offered = NULL;                                    \
         wish;                                                                                 \
         IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &offered), -FI_ENODATA);        \
         fi_freeinfo(hints);                                                                   \
     } while (0)
 #define OFFERED(wish, got)                                                                    \
     do {                                                                                      \
-        struct fi_info *hints = wishes(), *offered = NULL;                                    \
+        struct fi_info *hints = wishes(CAPS), *offered = NULL;                                    \
         wish;                                                                                 \
         IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &offered), 0);                  \
         IS(got, 1);                                                                           \

@@ -13,30 +13,20 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
-#include "is.h"
+#include "domain.h"
 
 /* More than a peer that has not been heard of may be sent. */
 enum { MESSAGES = 300, LEN = 100 };
 
-static struct fid_fabric *fabric;
-static struct fid_domain *domain;
 static struct fid_ep *ep;
 static struct fid_cq *cq;
 static struct fid_av *av;
-static struct fi_info *info;
 
 static void open_all(void)
 {
-    struct fi_info *hints = fi_allocinfo();
     struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_UNSPEC};
     struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
-    hints->caps = FI_TAGGED | FI_MSG;
-    hints->ep_attr->type = FI_EP_RDM;
-    hints->fabric_attr->prov_name = strdup("portolan");
-    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), 0);
-    fi_freeinfo(hints);
-    IS(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
-    IS(fi_domain(fabric, info, &domain, NULL), 0);
+    open_domain(FI_TAGGED | FI_MSG);
     IS(fi_endpoint(domain, info, &ep, NULL), 0);
     IS(fi_cq_open(domain, &cq_attr, &cq, NULL), 0);
     IS(fi_av_open(domain, &av_attr, &av, NULL), 0);
@@ -50,9 +40,7 @@ static void close_all(void)
     IS(fi_close(&ep->fid), 0);
     IS(fi_close(&cq->fid), 0);
     IS(fi_close(&av->fid), 0);
-    IS(fi_close(&domain->fid), 0);
-    IS(fi_close(&fabric->fid), 0);
-    fi_freeinfo(info);
+    close_domain();
 }
 
 static void sends(int from)

@@ -16,37 +16,23 @@
 #include <rdma/fi_tagged.h>
 #include <rdma/providers/fi_prov.h>
 
-#include "is.h"
+#include "domain.h"
 
-static struct fid_fabric *fabric;
-static struct fid_domain *domain;
 static struct fid_ep *ep;
 static struct fid_cq *cq;
 static struct fid_cntr *cntr;
 static struct fid_av *av;
 static fi_addr_t self;
-static struct fi_info *info;
 
-static struct fi_info *wishes(void)
-{
-    struct fi_info *hints = fi_allocinfo();
-    hints->caps = FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC;
-    hints->ep_attr->type = FI_EP_RDM;
-    hints->fabric_attr->prov_name = strdup("portolan");
-    return hints;
-}
+#define CAPS (FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC)
 
 static void open_all(void)
 {
-    struct fi_info *hints = wishes();
     struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_UNSPEC};
     struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
     char name[64];
     size_t len = sizeof name;
-    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), 0);
-    fi_freeinfo(hints);
-    IS(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
-    IS(fi_domain(fabric, info, &domain, NULL), 0);
+    open_domain(CAPS);
     IS(fi_endpoint(domain, info, &ep, NULL), 0);
     IS(fi_cq_open(domain, &cq_attr, &cq, NULL), 0);
     IS(fi_cntr_open(domain, NULL, &cntr, NULL), 0);
@@ -173,7 +159,7 @@ static int offer(uint32_t version, uint64_t caps, struct fi_info **offered)
         IS(library != NULL, 1);
         provider = ((struct fi_provider * (*)(void)) dlsym(library, "fi_prov_ini"))();
     }
-    struct fi_info *hints = wishes();
+    struct fi_info *hints = wishes(CAPS);
     hints->caps = caps == UNASKED ? 0 : hints->caps | caps;
     int got = provider->getinfo(version, NULL, NULL, 0, hints, offered);
     fi_freeinfo(hints);
@@ -283,9 +269,7 @@ int main(void)
     IS(fi_close(&cq->fid), 0);
     IS(fi_close(&cntr->fid), 0);
     IS(fi_close(&av->fid), 0);
-    IS(fi_close(&domain->fid), 0);
-    IS(fi_close(&fabric->fid), 0);
-    fi_freeinfo(info);
+    close_domain();
     puts("all that is newer is right");
     return 0;
 }
