@@ -107,6 +107,11 @@ pub(crate) fn build(words: &[&str]) -> Result<()> {
     run(cargo(&["build", "--release", "--quiet"]).args(words))
 }
 
+/// Builds debug executables, libraries and examples that `words` name.
+pub(crate) fn build_debug(words: &[&str]) -> Result<()> {
+    run(cargo(&["build", "--quiet"]).args(words))
+}
+
 /// The folder of release executables.
 pub(crate) fn release_dir() -> PathBuf {
     std::env::var_os(TARGET_DIR)

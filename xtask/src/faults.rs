@@ -63,14 +63,7 @@ impl InGuest {
 /// Builds what the rounds need. The program has the checks of a debug build, as the tests of the workspace have built it.
 fn build() -> Result<()> {
     cargo::build(&["-p", "portolan"])?;
-    cargo::run(&mut cargo::cargo(&[
-        "build",
-        "--quiet",
-        "-p",
-        "portolan-tests",
-        "--example",
-        "fault_traffic",
-    ]))
+    cargo::build_debug(&["-p", "portolan-tests", "--example", "fault_traffic"])
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {

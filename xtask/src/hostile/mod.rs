@@ -451,12 +451,7 @@ fn judge(rows: &[Row]) -> Result<()> {
 /// Builds what the jobs run.
 pub(crate) fn build() -> Result<()> {
     cargo::build(&["-p", "portolan"])?;
-    cargo::run(&mut cargo::cargo(&[
-        "build",
-        "--quiet",
-        "-p",
-        "gasnet-c-seq",
-    ]))?;
+    cargo::build_debug(&["-p", "gasnet-c-seq"])?;
     compile()
 }
 

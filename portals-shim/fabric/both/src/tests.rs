@@ -250,7 +250,7 @@ fn used() -> Duration {
 
 /// Four ranks that wait use 2 % of a core each at most.
 #[test]
-fn device_idle_waits_use_no_core() {
+fn alone_idle_waits_use_no_core() {
     const IDLE: Duration = Duration::from_secs(3);
     ranks(4096, |rank, o, s| {
         meet(o, s, rank);

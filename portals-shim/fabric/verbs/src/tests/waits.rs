@@ -12,7 +12,7 @@ fn used() -> Duration {
 
 /// Two ranks wait, one for ever and one with a limit: both sleep.
 #[test]
-fn device_an_idle_wait_uses_no_core() {
+fn alone_an_idle_wait_uses_no_core() {
     const IDLE: Duration = Duration::from_secs(3);
     ranks(2, 4096, |rank, o, s| {
         let peer = o.peers[1 - rank as usize];
