@@ -4,7 +4,7 @@
 //! access memory. Other memory has none, and costs its owner nothing. Atomic operations are counted where they are made.
 
 use crate::completion::Counter;
-use crate::core::{Core, Refused, Registered};
+use crate::core::{Core, ROOM, Refused, Registered};
 use crate::landing::ACCESS;
 use crate::memory::Buffer;
 use crate::remote::Access;
@@ -12,7 +12,7 @@ use portals_shim::{Brief, EqHandle, EventKind, MdOptions, MdSpec, NiFail};
 use std::sync::Arc;
 
 /// Accesses that may have ended while the program makes no progress. Each takes the room of an event.
-const EVENTS: u64 = 1 << 16;
+const EVENTS: u64 = ROOM as u64;
 
 /// Who counts what peers do.
 #[derive(Clone, Debug, Default)]

@@ -16,12 +16,15 @@ use portals_shim::{
 };
 use std::collections::HashMap;
 
+/// How many events, operations that wait, counted accesses and entries of a completion queue there is room for. Tests have less room,
+/// so that they come to each bound on a slow device too.
+pub(crate) const ROOM: usize = if cfg!(test) { 1 << 14 } else { 1 << 16 };
 /// Events that may be there at once: several for each message that may land, and for each operation.
-const EVENTS: u64 = 1 << 16;
+const EVENTS: u64 = ROOM as u64;
 /// Operations with a descriptor of their own that may be under way: each has an event at its end, or two.
 pub(crate) const MOST_PENDING: usize = EVENTS as usize / 4;
 /// Operations that may wait for peers before a program is told to try again.
-const MOST_QUEUED: usize = 1 << 16;
+const MOST_QUEUED: usize = ROOM;
 
 /// What a slot is sent for.
 #[derive(Debug)]

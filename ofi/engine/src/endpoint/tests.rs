@@ -458,7 +458,7 @@ fn remote_memory_is_written_and_read_by_its_key_alone() {
 /// However much a program starts before it asks for an end, every operation has one.
 #[test]
 fn more_operations_than_there_are_events_all_end() {
-    const MANY: usize = 70_000;
+    const MANY: usize = 17_000;
     let [a, b] = pair();
     let (memory, here) = (Region::new(8).unwrap(), Region::new(8).unwrap());
     let access = Access {
