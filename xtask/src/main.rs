@@ -1,6 +1,7 @@
 //! What developers run: `cargo xtask test`, `cargo xtask perf`, `cargo xtask install`.
 
 mod am_trip;
+mod architectures;
 mod book;
 mod calibration;
 mod cargo;

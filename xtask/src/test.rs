@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the one command that tells whether the tree is good.
 
 use crate::cargo::{self, WORKSPACE_TESTS, cargo};
-use crate::{book, device, hostile, mpi, packages, sound};
+use crate::{architectures, book, device, hostile, mpi, packages, sound};
 use anyhow::{Result, bail};
 
 /// The target that counts instructions.
@@ -50,6 +50,7 @@ fn lint() -> Result<()> {
             "warnings",
         ]))?;
     }
+    architectures::check()?;
     cargo::run(
         cargo(&["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"),
     )?;
