@@ -15,6 +15,7 @@ Looks at docs/src, docs/decisions and the Markdown files of the root:
   * the walk of a put is the one through the sources, and leads through few files
   * every lock of the sources is on the page of locks, and no other
   * no circle of modules that name each other is larger than it may be
+  * a test that runs itself again in another process names itself: by another name nothing would run, and that ends well
   * each block and each picture is made by a command, or says why not; docs/blocks.py runs them
   * sentences of the pages that users read have 25 words at most
 """
@@ -234,6 +235,22 @@ def check_unsafe():
         problem(page, f"{f} is listed and has no unsafe code")
 
 
+def check_again():
+    files = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "*.rs"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    for f in files:
+        text = (ROOT / f).read_text() if (ROOT / f).exists() else ""
+        if '"--exact"' not in text or "/src/" not in f:
+            continue
+        module = re.sub(r"(?:/mod)?\.rs$", "", f.split("/src/", 1)[1]).replace("/", "::")
+        functions = re.findall(r"\bfn (\w+)\(", text)
+        true = {f"{module}{inner}::{name}" for inner in ("", "::tests") for name in functions}
+        for name in re.findall(r'"((?:[a-z_0-9]+::)+[a-z_0-9]+)"', text):
+            if name not in true:
+                problem(ROOT / f, f"{name} is no function of this file")
+
+
 # Names without which nobody reaches a socket or an event descriptor.
 PEERS = re.compile(r"\brustix::net\b|\bos::unix::net\b|\b(?:TcpStream|TcpListener|UdpSocket)\b|\bEventfdFlags\b|\bSYS_io_submit\b")
 # What a call, or the descriptor it is of, has that does not block.
@@ -332,6 +349,7 @@ def main():
     check_decisions()
     check_figures()
     check_unsafe()
+    check_again()
     check_peers()
     check_coverage()
     check_circles()

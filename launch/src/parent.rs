@@ -1,5 +1,12 @@
 //! No rank outlives its launcher.
+//!
+//! A rank's parent is the launcher, or a program between both that a user has written: a shell, an interpreter. The kernel's
+//! signal at the death of the parent is one at the death of the thread that started the process. A pool of threads ends some
+//! while its process goes on. So that signal is asked for only where the first thread of the parent has started this process.
 
+use std::fs;
+
+use host::procfs::Stat;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -17,14 +24,32 @@ fn failed(errno: Errno) -> JobError {
     }
 }
 
-/// Asks the kernel to kill this process when the thread that started it ends. For launchers that start
-/// ranks from their first thread.
+/// Has this process killed when its parent ends: by the kernel, or by a thread of this process where another thread than the
+/// parent's first one has started it.
 pub(super) fn die_with_it() -> Result<(), JobError> {
+    if is_started_by_another_thread() {
+        return watch();
+    }
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)
 }
 
-/// Kills this process when its parent ends, by a thread that waits for that. For launchers that start
-/// ranks from threads which end before the job does, as `mpirun` does on machines with many ranks.
+/// Whether another thread of the parent than its first one has started this process; no where `/proc` does not show the parent.
+fn is_started_by_another_thread() -> bool {
+    let Some(own) = Stat::own() else {
+        return false;
+    };
+    let threads = format!("/proc/{}/task", own.parent);
+    match fs::read_to_string(format!("{threads}/{}/children", own.parent)) {
+        Ok(children) => !children
+            .split_whitespace()
+            .any(|child| child.parse() == Ok(own.pid)),
+        // A kernel without these lists.
+        Err(_) => fs::read_dir(threads).is_ok_and(|all| all.count() > 1),
+    }
+}
+
+/// Kills this process when its parent ends, by a thread that waits for that. For launchers that start ranks from threads
+/// which end before the job does, as `mpirun` does on machines with many ranks.
 pub(super) fn watch() -> Result<(), JobError> {
     // Where the parent has ended already, or is the first process of all, there is nothing to wait for.
     let Some(parent) = getppid().filter(|p| *p != Pid::INIT) else {
@@ -49,4 +74,98 @@ pub(super) fn watch() -> Result<(), JobError> {
         source,
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::Timespec;
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::process::{Child, ChildStdout, Command, Stdio};
+    use std::thread;
+
+    /// What a process of the tests is: a rank, or what starts one.
+    const PART: &str = "PORTOLAN_TEST_PART";
+
+    fn process(part: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "--nocapture", "parent::tests::part"]);
+        command.env(PART, part).stdin(Stdio::piped());
+        command
+    }
+
+    /// Reads until the process has said this line.
+    fn said(from: impl std::io::Read, line: &str) {
+        let mut lines = BufReader::new(from).lines();
+        assert!(lines.any(|said| said.unwrap().ends_with(line)), "{line}");
+    }
+
+    /// A rank that a thread has started which has ended, and what it says.
+    fn rank_of_a_thread() -> (Child, ChildStdout) {
+        let (rank, thread) = thread::spawn(|| {
+            let mut rank = process("rank").stdout(Stdio::piped()).spawn().unwrap();
+            let mut out = rank.stdout.take().unwrap();
+            said(&mut out, "tied");
+            ((rank, out), rustix::thread::gettid())
+        })
+        .join()
+        .unwrap();
+        // The system tells the children of a thread before it forgets it.
+        let name = format!("/proc/self/task/{}", thread.as_raw_nonzero());
+        while fs::exists(&name).unwrap() {
+            thread::yield_now();
+        }
+        rank
+    }
+
+    /// The processes of the tests below.
+    #[test]
+    fn part() {
+        let Some(part) = std::env::var_os(PART) else {
+            return;
+        };
+        if part == "rank" {
+            die_with_it().unwrap();
+            println!("tied");
+            let mut word = [0];
+            // The end of input is the end of who has started this.
+            if std::io::stdin().read_exact(&mut word).is_ok() {
+                println!("lives");
+            } else {
+                thread::park();
+            }
+        } else {
+            let (rank, _) = rank_of_a_thread();
+            println!("rank {}.", rank.id());
+            let _ = std::io::stdin().read(&mut [0]);
+        }
+    }
+
+    #[test]
+    fn a_rank_lives_when_the_thread_ends_that_started_it() {
+        let (mut rank, mut out) = rank_of_a_thread();
+        rank.stdin.take().unwrap().write_all(b"!").unwrap();
+        said(&mut out, "lives");
+        assert!(rank.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_rank_of_such_a_thread_ends_with_its_parent() {
+        let mut parent = process("parent").stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
+        let number = lines.find_map(|line| {
+            let line = line.unwrap();
+            let (_, number) = line.strip_suffix('.')?.rsplit_once("rank ")?;
+            Pid::from_raw(number.parse().unwrap())
+        });
+        let rank = pidfd_open(number.unwrap(), PidfdFlags::empty()).unwrap();
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        let mut fds = [PollFd::new(&rank, PollFlags::IN)];
+        let patience = Timespec {
+            tv_sec: 30,
+            tv_nsec: 0,
+        };
+        assert_eq!(poll(&mut fds, Some(&patience)), Ok(1));
+    }
 }

@@ -362,6 +362,23 @@ pub(super) const ALL: &[Environment] = &[
         event: Event::StopAndContinue,
         ..PLAIN
     },
+    Environment {
+        name: "ranks that a thread has started which ends",
+        inside: &[
+            "python3",
+            "-c",
+            "import subprocess, sys, threading\n\
+             ranks = []\n\
+             def start():\n ranks.append(subprocess.Popen(sys.argv[1:], close_fds=False))\n \
+             try: ranks[0].wait(0.1)\n except subprocess.TimeoutExpired: pass\n\
+             thread = threading.Thread(target=start)\n\
+             thread.start()\n\
+             thread.join()\n\
+             sys.exit(ranks[0].wait())",
+        ],
+        needs: &[Need::Command("python3")],
+        ..PLAIN
+    },
     // Processors.
     Environment {
         name: "ranks bound one to a processor",
