@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cnos_mpi_os.h>
@@ -58,6 +59,32 @@ static void on_signal(int number)
 {
 	(void)number;
 	_exit(0);
+}
+
+/* Timers of the program go on while it leaves, and a signal may be pending: both are for the program alone. */
+static void on_alarm(int number)
+{
+	(void)number;
+}
+
+static void tick(void)
+{
+	struct itimerspec often = { { 0, 100000 }, { 0, 100000 } };
+	timer_t timer;
+
+	signal(SIGALRM, on_alarm);
+	CHECK(timer_create(CLOCK_MONOTONIC, NULL, &timer) == 0);
+	CHECK(timer_settime(timer, 0, &often, NULL) == 0);
+}
+
+static void hold_back_an_alarm(void)
+{
+	sigset_t alarms;
+
+	sigemptyset(&alarms);
+	sigaddset(&alarms, SIGALRM);
+	CHECK(sigprocmask(SIG_BLOCK, &alarms, NULL) == 0);
+	raise(SIGALRM);
 }
 
 static ptl_handle_eq_t idle;
@@ -148,6 +175,14 @@ int main(int argc, char **argv)
 	if (strcmp(how, "handler and _exit") == 0) {
 		CHECK(on_exit(last_handler, NULL) == 0);
 		exit(0);
+	}
+	if (strcmp(how, "timer and _exit") == 0) {
+		tick();
+		_exit(0);
+	}
+	if (strcmp(how, "pending alarm and _exit") == 0) {
+		hold_back_an_alarm();
+		_exit(0);
 	}
 	if (strcmp(how, "signal and _exit") == 0) {
 		signal(SIGUSR1, on_signal);

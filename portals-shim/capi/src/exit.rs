@@ -12,28 +12,50 @@
 //!
 //! Nothing is done in a child that shares the parent's memory or has a copy of it. What is done takes 15 s at
 //! most: a program may call `_exit` where a lock of its own or the allocator's is held, out of a signal handler say, and
-//! is then ended by SIGALRM.
+//! is then ended by SIGKILL. A program cannot use that signal for itself: of any other one may be pending, or come from a
+//! timer of the program's own while the process leaves.
 
 use std::ffi::c_int;
 
 use crate::job;
 
 /// Seconds that leaving may take; an interface that cannot be closed is given up after 10.
-const LONGEST: u32 = 15;
+const LONGEST: libc::time_t = 15;
 
-/// Ends the process if it is still there after [`LONGEST`]. All calls may be made anywhere (signal-safety(7)).
+/// Ends the process if it is still there after [`LONGEST`]: by a timer of the system, made by the bare system calls, which may
+/// be made anywhere. Without a timer left for this user the end is not bounded.
 fn bound() {
-    let mut set = std::mem::MaybeUninit::uninit();
-    // SAFETY: puts back the default of a signal, in a process that is about to end.
-    unsafe { libc::signal(libc::SIGALRM, libc::SIG_DFL) };
-    // SAFETY: the set is room for one, which the call writes whole.
-    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    // SAFETY: the call before has made the set.
-    unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGALRM) };
-    // SAFETY: the set is made; the mask before is not asked for.
-    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut()) };
-    // SAFETY: takes a number; the signal ends the process, as the first call has arranged.
-    unsafe { libc::alarm(LONGEST) };
+    // SAFETY: a structure of integers and pointers, for which zeros are values.
+    let mut what: libc::sigevent = unsafe { std::mem::zeroed() };
+    what.sigev_notify = libc::SIGEV_SIGNAL;
+    what.sigev_signo = libc::SIGKILL;
+    let mut timer: c_int = 0;
+    // SAFETY: both pointers are to values that live until the call returns; the second is where the number goes.
+    let made = unsafe {
+        libc::syscall(
+            libc::SYS_timer_create,
+            libc::CLOCK_MONOTONIC,
+            &raw mut what,
+            &raw mut timer,
+        )
+    };
+    if made != 0 {
+        return;
+    }
+    let never = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let once = libc::itimerspec {
+        it_interval: never,
+        it_value: libc::timespec {
+            tv_sec: LONGEST,
+            ..never
+        },
+    };
+    let before: *mut libc::itimerspec = std::ptr::null_mut();
+    // SAFETY: the timer is the one made above, `once` lives until the call returns, and what was before is not asked for.
+    unsafe { libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const once, before) };
 }
 
 fn end(status: c_int) -> ! {

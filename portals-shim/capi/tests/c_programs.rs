@@ -557,6 +557,8 @@ fn only_a_good_end_looks_like_one() {
         "_Exit, capital _exit",
         "handler and _exit",
         "signal and _exit",
+        "timer and _exit",
+        "pending alarm and _exit",
         "_exit of a vfork",
     ] {
         passes(2, &program, &[how]);
