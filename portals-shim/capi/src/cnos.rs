@@ -10,7 +10,7 @@
 
 use portals_shim::fabric::FabricConfig;
 use portals_shim::job::{Job, JobError};
-use portals_shim::{ClockKind, Wait};
+use portals_shim::{ClockKind, Wait, undisturbed};
 use std::ffi::c_int;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -124,7 +124,8 @@ const ROUND: u64 = 500_000;
 /// The barrier of the job, while this rank serves what others put and get: on Cray's machines that needs no call of it.
 fn meet_serving(open: &Open, job: &Job) -> Result<(), JobError> {
     thread::scope(|scope| {
-        let Ok(barrier) = thread::Builder::new().spawn_scoped(scope, || job.barrier()) else {
+        let meet = || thread::Builder::new().spawn_scoped(scope, || job.barrier());
+        let Ok(barrier) = undisturbed(meet) else {
             return job.barrier();
         };
         while !barrier.is_finished() && open.interface.progress(Wait::Nanos(ROUND)).is_ok() {}

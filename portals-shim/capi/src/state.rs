@@ -10,7 +10,9 @@
 //! own ([`object`]), or by its table, which does not change meanwhile ([`with_object`]).
 
 use portals_shim::core::HandleKind;
-use portals_shim::{ClockKind, Error, Handle, Interface, ProcessId, Segment, Wait, recv_within};
+use portals_shim::{
+    ClockKind, Error, Handle, Interface, ProcessId, Segment, Wait, recv_within, spawn_own_thread,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -386,7 +388,7 @@ pub(crate) fn drain() {
     }
     // In a thread, since one that was interrupted by the exit may hold the interface for ever.
     let (done, wait) = mpsc::channel();
-    let closing = std::thread::Builder::new().spawn(move || {
+    let closing = spawn_own_thread("close", move || {
         for open in open {
             leave(&open.interface);
         }

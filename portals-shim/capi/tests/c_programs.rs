@@ -595,6 +595,13 @@ fn only_a_good_end_looks_like_one() {
 }
 
 #[test]
+fn a_rank_waits_for_all_its_children_and_has_none_of_the_librarys() {
+    if compiler("cc") {
+        passes(2, &shared("own_children"), &[]);
+    }
+}
+
+#[test]
 fn a_forked_child_is_no_rank() {
     if compiler("cc") {
         let program = compile("cc", &["-std=gnu99", "-pthread"], "forks", &[]);

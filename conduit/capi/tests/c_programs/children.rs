@@ -1,4 +1,4 @@
-//! Children of a node, and a node that has no standard descriptors.
+//! Children of a node, its signals, and a node that has no standard descriptors.
 
 use crate::programs::{FABRICS, SEQ, compile, compiler, launch, passes, text};
 use std::path::Path;
@@ -7,6 +7,13 @@ use std::path::Path;
 fn a_forked_child_does_not_speak_for_its_node() {
     if compiler("cc") {
         passes(2, &compile("gasnet_children", SEQ), &[]);
+    }
+}
+
+#[test]
+fn signals_that_a_node_blocks_are_taken_by_no_thread_of_the_library() {
+    if compiler("cc") {
+        passes(2, &compile("gasnet_own_signals", SEQ), &[]);
     }
 }
 

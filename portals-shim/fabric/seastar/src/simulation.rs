@@ -62,7 +62,7 @@ impl Simulation {
         let how_many = ["--places", &count, "--ranks-per-node", &per_node];
         let (line, child) = found(&address, config, &how_many, |command| {
             // A signal of the terminal is for the founder alone, which ends the simulation in order.
-            command.process_group(0);
+            command.process_group(0).spawn()
         })?;
         let simulation = Self {
             address,

@@ -22,6 +22,8 @@ use super::proto::{BEGIN, MAX_DATAGRAM, VERSION, opening, read_opening};
 use super::server::{self, ServeError};
 use super::sim::SimError;
 use fabric_api::config::{FabricConfig, FabricError};
+use host::apart::spawn_apart;
+use host::nothing::to_write;
 use host::peer::{Credentials, is_own_user};
 use host::privilege::{PRIVILEGED, is_privileged, is_trusted};
 use host::secret::{Secret, random};
@@ -35,7 +37,7 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// Connections that the kernel keeps until they are accepted, if `net.core.somaxconn` permits.
 const BACKLOG: i32 = 4096;
@@ -219,7 +221,8 @@ fn beside() -> impl Iterator<Item = PathBuf> {
 pub(super) fn start(job: &Job, config: &FabricConfig) -> Result<(Address, OwnedFd), FabricError> {
     let address = Address::new(job).map_err(no_socket)?;
     let size = job.size().to_string();
-    let (line, _) = found(&address, config, &["--ranks", &size], |_| {})?;
+    // The program of rank 0 may wait for all its children, of which this is none.
+    let (line, ()) = found(&address, config, &["--ranks", &size], spawn_apart)?;
     Ok((address, line))
 }
 
@@ -228,13 +231,13 @@ fn no_socket(error: std::io::Error) -> FabricError {
 }
 
 /// Starts the process of a simulation that listens at `address`, with these words for how many will join; the descriptor is
-/// the founder's line to it.
-pub(super) fn found(
+/// the founder's line to it. `spawn` starts the command.
+pub(super) fn found<T>(
     address: &Address,
     config: &FabricConfig,
     how_many: &[&str],
-    prepare: impl FnOnce(&mut Command),
-) -> Result<(OwnedFd, Child), FabricError> {
+    spawn: impl FnOnce(&mut Command) -> std::io::Result<T>,
+) -> Result<(OwnedFd, T), FabricError> {
     let make = || -> std::io::Result<(OwnedFd, OwnedFd, OwnedFd)> {
         let listener = socket_of(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         bind(&listener, &address.socket_address()?)?;
@@ -263,10 +266,8 @@ pub(super) fn found(
         .args(faults)
         .args(seed)
         .stdin(Stdio::from(theirs))
-        .stdout(Stdio::null());
-    prepare(&mut command);
-    let child = command
-        .spawn()
+        .stdout(to_write());
+    let child = spawn(&mut command)
         .map_err(|e| unusable(format!("cannot start {}: {e}", exe.display())))?;
     let begin = opening(BEGIN, &address.secret);
     send_with(ours.as_fd(), &begin, &[listener.as_fd()])
