@@ -81,6 +81,39 @@ fn each_line_of_a_tagged_job_has_its_rank_and_its_stream() {
     );
 }
 
+/// Without a `/dev`, a rank other than the first has nothing to read all the same.
+#[test]
+fn a_job_runs_where_there_is_no_null_device() {
+    let script = "mount -t tmpfs none /dev && exec \"$@\"";
+    let mut made = Command::new("unshare");
+    made.args(["--mount", "sh", "-c", script, "sh"]);
+    let tried = made.arg("true").output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        println!("skipped: no mount namespaces here");
+        return;
+    }
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh", PORTOLAN])
+        .args(["run", "-n", "2", "--", "cat"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn why_a_fabric_cannot_be_used_is_said_once() {
+    let output = Command::new("prlimit")
+        .args(["--fsize=0:0", PORTOLAN, "run", "-n", "2", "--fabric", "shm"])
+        .args(["--", "true"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert_eq!(said.matches("cannot be used here").count(), 1, "{said}");
+}
+
 #[test]
 fn tagged_lines_are_whole_however_ranks_write_them() {
     let script = "i=0; while [ $i -lt 300 ]; do printf aaaa; printf 'bbbb\\n'; i=$((i+1)); done";

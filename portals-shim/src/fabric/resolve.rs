@@ -219,11 +219,7 @@ fn ask_all(job: &Job, config: &FabricConfig) -> Result<(FabricKind, String), Fab
                 fabric: FabricKind::Verbs.into(),
                 ..config.clone()
             });
-            let said = match tried {
-                Ok(()) => String::new(),
-                Err(FabricError::Unusable { reason, .. }) => reason,
-                Err(error) => error.to_string(),
-            };
+            let said = tried.map_or_else(FabricError::into_reason, |()| String::new());
             exchange.round("device", &said, |said| {
                 let tried = said.into_iter().map(|text| match text {
                     Some(text) if text.is_empty() => Ok(()),

@@ -148,7 +148,7 @@ pub(super) fn rank(
     command.stdin(if rank == 0 {
         Stdio::inherit()
     } else {
-        Stdio::null()
+        host::nothing::to_read()?
     });
     if let Some(written) = own.written {
         command.stdout(written.out).stderr(written.err);

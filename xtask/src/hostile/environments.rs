@@ -240,6 +240,19 @@ pub(super) const ALL: &[Environment] = &[
         ..PLAIN
     },
     Environment {
+        name: "no /dev",
+        outside: &[
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            "mount -t tmpfs none /dev && exec \"$@\"",
+            "sh",
+        ],
+        needs: &[Need::Root],
+        ..PLAIN
+    },
+    Environment {
         name: "no place for temporary files",
         outside: &["env", "TMPDIR=/nonexistent", "XDG_RUNTIME_DIR=/nonexistent"],
         ..PLAIN

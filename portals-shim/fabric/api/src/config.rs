@@ -162,6 +162,17 @@ pub enum FabricError {
     Job(#[from] JobError),
 }
 
+impl FabricError {
+    /// What is missing and what to do, for who says by itself that the fabric cannot be used.
+    #[must_use]
+    pub fn into_reason(self) -> String {
+        match self {
+            Self::Unusable { reason, .. } => reason,
+            other => other.to_string(),
+        }
+    }
+}
+
 /// The choices of a run; `portolan run` passes them through the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricConfig {

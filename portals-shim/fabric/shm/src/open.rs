@@ -75,7 +75,7 @@ pub fn check(ranks: Option<u32>) -> Result<(), String> {
     if let Some(ranks) = ranks.filter(|ranks| *ranks > MOST_RANKS) {
         return Err(too_many(ranks));
     }
-    let own = Own::new(0, 1).map_err(|e| e.to_string())?;
+    let own = Own::new(0, 1).map_err(FabricError::into_reason)?;
     drop(own);
     Ok(())
 }
