@@ -10,7 +10,7 @@
 //! * Nobody leaves before its deadline, and at the first [`Hotel::expire`] a tick after it at the latest.
 //! * [`Hotel::next`] is not later than a tick after the earliest deadline.
 
-use super::Time;
+use super::config::Time;
 
 /// Length of a slot, nanoseconds. Deadlines are rounded up to it.
 pub(super) const TICK: Time = 1 << 16;

@@ -16,13 +16,20 @@
 //! | file | decides |
 //! |---|---|
 //! | `wire.rs` | the bytes of a datagram, its check |
+//! | `config.rs` | what an endpoint is made with |
 //! | `peer.rs` | what is kept of a peer, idle and active |
-//! | `send.rs` | fragments into segments; which goes next, on which channel |
-//! | `ack.rs` | what an ack ends, what it says is lost; timers that run out |
-//! | `receive.rs` | window, order, acks that are due |
+//! | `fragment.rs` | what goes before what; fragments into pieces |
+//! | `window.rs` | which numbers are unacked, how each segment stands |
+//! | `credits.rs` | what is with the adapter |
+//! | `send.rs` | what the user sends; what a peer is owed |
+//! | `transmit.rs` | which segment goes next, on which channel |
+//! | `ack.rs` | what an ack ends; timers that run out |
+//! | `receive.rs` | what a datagram does |
+//! | `order.rs` | which numbers are here, what is kept, acks that are due |
 //! | `share.rs` | what each sender may have under way to this process |
 //! | `reassembly.rs` | fragments in chunks, landings of puts |
 //! | `pace.rs` | retransmission time, congestion window |
+//! | `list.rs` | peers whose turn is to come |
 //! | `hotel.rs` | timers |
 //! | `stats.rs` | what is counted |
 //!
@@ -37,7 +44,8 @@
 //! * **Exactly once, in order.** Fragments of a peer are handed up in the order in which they were sent (urgent ones in
 //!   that in which they were first transmitted), each once. A segment is acked only when it and all before it are here.
 //! * **Always in one state.** A segment is in a queue of its fragment (not numbered), under way with a room in the hotel, or
-//!   lost and in the list of those to be sent again; once acked it is gone. Nothing else holds it.
+//!   lost and in the list of those to be sent again; once acked it is gone. Nothing else holds it. Types with private fields
+//!   hold each peer's part of this, with their own invariants (`peer.rs`).
 //! * **The window.** No number is sent that is [`Config::window`] or more after the oldest unacked one, so that 16 bits name
 //!   every segment that can be on its way; what is older is told apart by the check (`wire.rs`).
 //! * **Every gap is closed by somebody's timer**: each unacked segment has a room, or is in a list that
@@ -51,7 +59,12 @@
 //!   loss.
 
 mod ack;
+mod config;
+mod credits;
+mod fragment;
 mod hotel;
+mod list;
+mod order;
 mod pace;
 mod peer;
 mod reassembly;
@@ -59,145 +72,25 @@ mod receive;
 mod send;
 mod share;
 mod stats;
+mod transmit;
+mod window;
 mod wire;
 
+pub use config::{Channel, ChannelConfig, Config, Congestion, Retransmit, Time};
+pub use fragment::{Priority, Source};
 pub use peer::IDLE_PEER_BYTES;
-pub use send::{Priority, SendError, Source, Transmit};
+pub use send::SendError;
 pub use stats::Stats;
+pub use transmit::Transmit;
 pub use wire::HEAD;
 
+use credits::Posted;
+use fragment::{Fragment, Fragments};
 use hotel::Hotel;
-use peer::{Active, Peer};
-use send::{Fragment, Outstanding, Segment};
+use list::List;
+use peer::{Active, Keys, Peer};
 use std::collections::VecDeque;
-
-/// Nanoseconds from an origin of the user's choice; must not run backwards.
-pub type Time = u64;
-
-/// Which queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Channel {
-    /// Acks and tiny fragments.
-    Command,
-    /// Everything else.
-    Data,
-}
-
-/// Size of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChannelConfig {
-    /// Bytes of the longest datagram, head included; at least 64.
-    pub mtu: usize,
-    /// Datagrams that may be posted and not yet reported by [`Endpoint::handle_sent`].
-    pub depth: u32,
-}
-
-/// When to send again what is not acked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retransmit {
-    /// Always after this time; nanoseconds.
-    Fixed(Time),
-    /// After a time that follows the round trip and grows with each expiry; nanoseconds.
-    Adaptive {
-        /// Before anything is known.
-        initial: Time,
-        /// The least.
-        least: Time,
-        /// The most.
-        most: Time,
-    },
-}
-
-/// How many segments may be under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Congestion {
-    /// The number that the window allows.
-    None,
-    /// The number that gets through, and that the receiver wants.
-    Adaptive {
-        /// Before anything is known.
-        initial: u16,
-    },
-}
-
-/// What an endpoint is made with. All of a job must have the same `window`, `mtu`s and `checksum`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Numbers that may be unacked, 1 to 4096.
-    pub window: u16,
-    /// The channel of acks and tiny fragments.
-    pub command: ChannelConfig,
-    /// The channel of the rest.
-    pub data: ChannelConfig,
-    /// Datagrams of one peer that may be posted and not yet reported, so that no peer takes a whole channel.
-    pub peer_credits: u16,
-    /// How many segments must have overtaken another before that is taken for lost; 1 is the first sign.
-    pub reorder: u16,
-    /// By how many segments of a peer the command channel may overtake its data channel.
-    pub cross: u16,
-    /// Urgent fragments that may go before a waiting one that is not; 64 or more where both ends of a pair owe each other urgent
-    /// ones for what they take (`send.rs` has the proof).
-    pub overtake: u8,
-    /// Urgent fragments that may wait for a peer before nothing more is taken from it; 8 times what either end may have under
-    /// way, where both owe each other.
-    pub owed: u32,
-    /// Received segments after which an ack does not wait.
-    pub ack_every: u16,
-    /// How long an ack waits for something to ride on.
-    pub ack_delay: Time,
-    /// Retransmission times.
-    pub retransmit: Retransmit,
-    /// Congestion control.
-    pub congestion: Congestion,
-    /// Segments that may be on their way to this process in all: the receives that are posted.
-    pub receives: u32,
-    /// How long a peer may say nothing to what it is sent before it is given up. That it takes nothing yet is an answer.
-    pub give_up: Time,
-    /// Bytes kept of one peer's segments out of order.
-    pub hold: usize,
-    /// Bytes of unfinished fragments, all peers together.
-    pub reassembly: usize,
-    /// Bytes of the longest fragment.
-    pub longest: u32,
-    /// The check covers data too; without, the wire's own checksum must.
-    pub checksum: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        const MS: Time = 1_000_000;
-        Self {
-            window: 4096,
-            command: ChannelConfig {
-                mtu: 768,
-                depth: 128,
-            },
-            data: ChannelConfig {
-                mtu: 4096,
-                depth: 256,
-            },
-            peer_credits: 64,
-            reorder: 3,
-            cross: 2,
-            overtake: 8,
-            owed: 8 * 1024,
-            ack_every: 16,
-            ack_delay: MS / 20,
-            retransmit: Retransmit::Adaptive {
-                initial: 5 * MS,
-                least: MS,
-                most: 200 * MS,
-            },
-            congestion: Congestion::Adaptive { initial: 32 },
-            receives: 1024,
-            give_up: 10_000 * MS,
-            hold: 1 << 20,
-            reassembly: 16 << 20,
-            longest: 4 << 20,
-            checksum: false,
-        }
-    }
-}
+use window::{Segment, Segments};
 
 /// A peer of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -295,26 +188,23 @@ pub struct Endpoint<S> {
     peers: Vec<Peer>,
     /// Peers by their number in the job; [`NOBODY`] for those not added.
     by_number: Vec<u32>,
-    fragments: Vec<Option<Fragment<S>>>,
-    free_fragments: Vec<u32>,
-    segments: Vec<Segment>,
-    free_segments: Vec<u32>,
+    fragments: Fragments<S>,
+    segments: Segments,
     /// Of segments.
     timers: Hotel,
     /// Of acks that are due, by peer.
     ack_timers: Hotel,
     /// Peers with something that may be sent.
-    ready: VecDeque<u32>,
+    ready: List,
     /// Peers with lost segments that may be sent again.
-    again: VecDeque<u32>,
+    again: List,
     /// Peers to be told what has arrived.
-    acks: VecDeque<u32>,
-    byes: VecDeque<u32>,
-    command: Outstanding,
-    data: Outstanding,
-    events: VecDeque<Event>,
+    acks: List,
     /// Peers that have segments kept which are in order.
-    deliverable: VecDeque<u32>,
+    deliverable: List,
+    byes: VecDeque<u32>,
+    posted: Posted,
+    events: VecDeque<Event>,
     /// Bytes of unfinished fragments.
     assembling: usize,
     buffers: Vec<Vec<u8>>,
@@ -326,6 +216,11 @@ pub struct Endpoint<S> {
 const NOBODY: u32 = u32::MAX;
 /// Buffers kept for reuse.
 const SPARE: usize = 64;
+
+/// Bytes of an entry of a slab, which is an item or the key of another free one.
+const fn entry_bytes<T>() -> usize {
+    size_of::<Result<T, usize>>()
+}
 
 impl<S: Source> Endpoint<S> {
     /// The end of the process that is `number` in its job, and has a secret of its own. Values of `config` that make no
@@ -346,20 +241,17 @@ impl<S: Source> Endpoint<S> {
             token,
             peers: Vec::new(),
             by_number: Vec::new(),
-            fragments: Vec::new(),
-            free_fragments: Vec::new(),
-            segments: Vec::new(),
-            free_segments: Vec::new(),
+            fragments: Fragments::new(),
+            segments: Segments::new(),
             timers: Hotel::new(),
             ack_timers: Hotel::new(),
-            ready: VecDeque::new(),
-            again: VecDeque::new(),
-            acks: VecDeque::new(),
+            ready: List::default(),
+            again: List::default(),
+            acks: List::default(),
+            deliverable: List::default(),
             byes: VecDeque::new(),
-            command: Outstanding::default(),
-            data: Outstanding::default(),
+            posted: Posted::default(),
             events: VecDeque::new(),
-            deliverable: VecDeque::new(),
             assembling: 0,
             buffers: Vec::new(),
             spare_active: Vec::new(),
@@ -375,9 +267,11 @@ impl<S: Source> Endpoint<S> {
             return known;
         }
         let id = PeerId(self.peers.len() as u32);
-        let out = wire::pair_key(self.token, token);
-        let back = wire::pair_key(token, self.token);
-        self.peers.push(Peer::new(&self.config, number, out, back));
+        let keys = Keys {
+            out: wire::pair_key(self.token, token),
+            back: wire::pair_key(token, self.token),
+        };
+        self.peers.push(Peer::new(&self.config, number, keys));
         let at = number as usize;
         if self.by_number.len() <= at {
             self.by_number.resize(at + 1, NOBODY);
@@ -421,10 +315,7 @@ impl<S: Source> Endpoint<S> {
 
     /// Whether everything sent to a peer has been acked, and all acks have been sent; also if it is gone.
     pub fn is_drained(&self, peer: PeerId) -> bool {
-        self.peers.get(peer.index()).is_none_or(|p| {
-            let sent = p.active.as_ref().is_none_or(|a| a.sends_nothing());
-            p.dead || (sent && p.next_seq == p.acked && p.unacked_receives == 0)
-        })
+        self.peers.get(peer.index()).is_none_or(Peer::is_drained)
     }
 
     /// Whether that holds for all peers.
@@ -457,9 +348,8 @@ impl<S: Source> Endpoint<S> {
     /// in each direction.
     pub fn memory_of_peers(&self) -> (usize, usize) {
         let idle = size_of::<Peer>() + 4 + hotel::ROOM;
-        let segment = size_of::<Segment>() + size_of::<Option<Fragment<S>>>() + hotel::ROOM;
-        let slots = 4 * 4 * 2 + 4 * size_of::<peer::Slot>();
-        (idle, size_of::<Active>() + segment + slots)
+        let segment = entry_bytes::<Segment>() + entry_bytes::<Fragment<S>>() + hotel::ROOM;
+        (idle, size_of::<Active>() + segment + peer::FEW)
     }
 
     /// Bytes of memory that the endpoint has for its peers: all of it, without the sources of what is being sent.
@@ -467,8 +357,8 @@ impl<S: Source> Endpoint<S> {
         let active = |a: &Active| size_of::<Active>() + a.bytes();
         self.peers.capacity() * size_of::<Peer>()
             + self.by_number.capacity() * 4
-            + self.segments.capacity() * size_of::<Segment>()
-            + self.fragments.capacity() * size_of::<Option<Fragment<S>>>()
+            + self.segments.capacity() * entry_bytes::<Segment>()
+            + self.fragments.capacity() * entry_bytes::<Fragment<S>>()
             + self.timers.bytes()
             + self.ack_timers.bytes()
             + self

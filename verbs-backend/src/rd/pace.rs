@@ -1,4 +1,4 @@
-//! How long to wait for an ack, and how much to have under way: what is learned of the way to a peer.
+//! How long to wait for an ack, and how much to have under way: what is learned of the way to a peer, and what it has said.
 //!
 //! * The **retransmission time** is RFC 6298's: a smoothed round trip and four times its variation, twice as long after each
 //!   expiry. Segments that were sent more than once give no sample.
@@ -8,7 +8,7 @@
 //!   begins anew when a timer runs out. Lighter losses are left to the **share** that the receiver gives (`share.rs`), which
 //!   bounds the window as well and is the same for all senders.
 
-use super::{Congestion, Retransmit, Time};
+use super::config::{Config, Congestion, Retransmit, Time};
 
 /// The window's unit: 1/256 of a segment.
 const UNIT: u32 = 256;
@@ -20,21 +20,32 @@ const MOST_REORDER: u16 = 256;
 const LEAST: u32 = 2;
 
 /// What is known of the way to a peer.
+///
+/// # Invariants
+///
+/// * The window is no smaller than [`LEAST`] segments and no larger than that of the configuration.
+/// * A round trip that is known is not 0; each expiry doubles the time until something is acked.
+/// * `lost` and `acked` are segments of the round that ends when `round_end` is acked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Smoothed round trip and its variation, nanoseconds; 0 before the first sample.
     srtt: u32,
     var: u32,
-    /// Expiries without an ack in between.
-    pub(super) backoff: u8,
-    /// How many transmissions may overtake a segment, in addition to what is configured.
-    reorder: u16,
     /// In [`UNIT`]s.
     window: u32,
     lost: u32,
     acked: u32,
-    /// The round ends when this number is acked.
     round_end: u64,
+    /// When the peer last acked something new or said that it takes nothing yet, or something was first sent to it.
+    heard: Time,
+    /// How many transmissions may overtake a segment, in addition to what is configured.
+    reorder: u16,
+    /// What the peer wants to have under way to it.
+    share: u16,
+    /// Expiries without an ack in between.
+    backoff: u8,
+    /// Segments that the peer has said arrived twice, modulo 256.
+    repeats: u8,
 }
 
 impl Pace {
@@ -46,12 +57,61 @@ impl Pace {
         Self {
             srtt: 0,
             var: 0,
-            backoff: 0,
-            reorder: 0,
             window: initial.max(LEAST) * UNIT,
             lost: 0,
             acked: 0,
             round_end: 0,
+            heard: 0,
+            reorder: 0,
+            share: u16::MAX,
+            backoff: 0,
+            repeats: 0,
+        }
+    }
+
+    /// Segments that may be under way, of all that bounds them the least.
+    #[inline]
+    pub(super) fn allowance(&self, config: &Config) -> u32 {
+        let window = u32::from(config.window);
+        match config.congestion {
+            Congestion::None => window,
+            Congestion::Adaptive { .. } => {
+                let share = u32::from(self.share.max(1));
+                self.window().min(share).min(window)
+            }
+        }
+    }
+
+    /// The peer gives this share; whether it is another one than before. One that takes nothing yet is there.
+    #[inline]
+    pub(super) fn take_share(&mut self, now: Time, share: u16) -> bool {
+        if share == 0 {
+            self.heard = now;
+        }
+        let other = self.share != share;
+        self.share = share;
+        other
+    }
+
+    /// The peer has been heard of, or is given time from now on.
+    #[inline]
+    pub(super) const fn hear(&mut self, now: Time) {
+        self.heard = now;
+    }
+
+    /// For how long it has not been heard of.
+    pub(super) const fn silence(&self, now: Time) -> Time {
+        now.saturating_sub(self.heard)
+    }
+
+    /// The peer says that so many segments have arrived twice, modulo 256: what is new of these was sent again without need.
+    #[inline]
+    pub(super) fn take_repeats(&mut self, repeats: u8) {
+        let needless = repeats.wrapping_sub(self.repeats);
+        // An older datagram says less than is known.
+        if needless < 128 && needless > 0 {
+            self.repeats = repeats;
+            self.needless(needless);
         }
     }
 
@@ -130,7 +190,7 @@ impl Pace {
     }
 
     /// So many segments were sent again that had arrived.
-    pub(super) fn needless(&mut self, count: u8) {
+    fn needless(&mut self, count: u8) {
         self.lost = self.lost.saturating_sub(u32::from(count));
         self.reorder = (self.reorder + u16::from(count)).min(MOST_REORDER);
     }
@@ -203,6 +263,53 @@ mod tests {
             pace.needless(200);
         }
         assert_eq!(pace.reorder(3), 3 + 256);
+    }
+
+    #[test]
+    fn what_the_peer_says_twice_or_late_teaches_once() {
+        let mut pace = pace();
+        for said in [2, 2, 1, 250, 3] {
+            pace.take_repeats(said);
+        }
+        assert_eq!(pace.reorder(3), 3 + 3);
+        for said in [100, 200, 255, 0] {
+            pace.take_repeats(said);
+        }
+        assert_eq!(pace.reorder(3), 3 + 256, "0 comes after 255");
+    }
+
+    #[test]
+    fn what_may_be_under_way_is_bounded_by_all_who_bound_it() {
+        let mut config = Config {
+            congestion: Congestion::Adaptive { initial: 16 },
+            window: 64,
+            ..Config::default()
+        };
+        let mut pace = pace();
+        assert_eq!(pace.allowance(&config), 16);
+        for (share, allowed) in [(5, 5), (0, 1), (40, 16)] {
+            assert!(pace.take_share(0, share));
+            assert!(!pace.take_share(0, share), "it is known");
+            assert_eq!(pace.allowance(&config), allowed);
+        }
+        pace.acked(100, 1, 2, true, 4096);
+        assert_eq!(pace.allowance(&config), 40);
+        pace.take_share(0, 4096);
+        assert_eq!(pace.allowance(&config), 64);
+        config.congestion = Congestion::None;
+        pace.expired();
+        assert_eq!(pace.allowance(&config), 64);
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_yet_is_there() {
+        let mut pace = pace();
+        pace.hear(10);
+        assert_eq!((pace.silence(15), pace.silence(5)), (5, 0));
+        pace.take_share(20, 3);
+        assert_eq!(pace.silence(25), 15);
+        pace.take_share(20, 0);
+        assert_eq!(pace.silence(25), 5);
     }
 
     #[test]

@@ -1,35 +1,12 @@
 //! What a datagram does: check, window, order, acks that are due.
 
-use super::peer::{Active, Peer, Slot};
-use super::reassembly::{Chunk, Place};
+use super::config::Time;
+use super::fragment::Source;
+use super::order::{AckTime, Distance, Slot};
+use super::peer::Active;
+use super::reassembly::{Chunk, ChunkOf, Place};
 use super::wire::{self, Bad, Head, Kind};
-use super::{Endpoint, Event, PeerId, Received, Source, Time};
-
-impl Peer {
-    /// Writes which segments after the next one are here, a bit each; how many bytes.
-    pub(super) fn beyond(&self, out: &mut [u8]) -> usize {
-        let Some(active) = self.active.as_deref() else {
-            return 0;
-        };
-        let skip = (self.next_in - self.handed) as usize + 1;
-        let mut len = 0;
-        for (i, slot) in active
-            .slots
-            .iter()
-            .skip(skip)
-            .take(out.len() * 8)
-            .enumerate()
-        {
-            let (byte, bit) = (i / 8, i % 8);
-            if byte >= len {
-                out[len..=byte].fill(0);
-                len = byte + 1;
-            }
-            out[byte] |= u8::from(!slot.is_empty()) << bit;
-        }
-        len
-    }
-}
+use super::{Endpoint, Event, PeerId, Received};
 
 impl<S: Source> Endpoint<S> {
     /// Takes a datagram that has arrived on either channel. What cannot be meant is counted and dropped.
@@ -49,9 +26,9 @@ impl<S: Source> Endpoint<S> {
         let id = id.unwrap_or_default();
         let read = wire::read(
             bytes,
-            peer.next_in,
-            peer.acked,
-            peer.key_back,
+            peer.arrived.next(),
+            peer.window.acked(),
+            peer.keys.back,
             self.config.checksum,
         );
         let (head, data) = match read {
@@ -69,18 +46,8 @@ impl<S: Source> Endpoint<S> {
             self.stats.from_dead += 1;
             return Received::Nothing;
         }
-        let needless = head.repeats.wrapping_sub(peer.repeated);
-        // An older datagram says less than is known.
-        if needless < 128 && needless > 0 {
-            peer.repeated = head.repeats;
-            peer.pace.needless(needless);
-        }
-        if head.share == 0 {
-            // It is there, and takes nothing yet.
-            peer.heard = now;
-        }
-        if peer.share != head.share {
-            peer.share = head.share;
+        peer.pace.take_repeats(head.repeats);
+        if peer.pace.take_share(now, head.share) {
             self.refresh(id);
         }
         let beyond = if head.kind == Kind::Ack { data } else { &[] };
@@ -105,25 +72,26 @@ impl<S: Source> Endpoint<S> {
     #[inline]
     fn segment<'a>(&mut self, now: Time, id: u32, head: &Head, data: &'a [u8]) -> Received<'a> {
         let peer = &mut self.peers[id as usize];
-        self.crowd.heard(peer);
-        if head.seq < peer.next_in {
-            self.stats.window_low += 1;
-            peer.repeats = peer.repeats.wrapping_add(1);
-            self.ack_soon(id);
-            return Received::Nothing;
-        }
-        let ahead = head.seq - peer.next_in;
-        if ahead >= u64::from(self.config.window) {
-            self.stats.window_high += 1;
-            return Received::Nothing;
-        }
+        self.crowd.heard(&mut peer.seen);
+        let ahead = match peer.arrived.judge(head.seq, self.config.window) {
+            Distance::Ahead(ahead) => ahead,
+            Distance::Before => {
+                self.stats.window_low += 1;
+                peer.ack.repeated();
+                self.ack_soon(id);
+                return Received::Nothing;
+            }
+            Distance::Beyond => {
+                self.stats.window_high += 1;
+                return Received::Nothing;
+            }
+        };
         if peer.waiting_for_it() >= self.config.owed {
             self.stats.owed_refused += 1;
             self.ack_soon(id);
             return Received::Nothing;
         }
-        let plain = peer.active.as_ref().is_none_or(|a| a.slots.is_empty());
-        if ahead == 0 && plain && peer.handed == peer.next_in {
+        if ahead == 0 && !peer.keeps_some() && peer.arrived.is_handed_up() {
             return self.in_order(now, id, head, data);
         }
         self.ahead(id, head, data, ahead)
@@ -132,7 +100,6 @@ impl<S: Source> Endpoint<S> {
     /// The next segment, and nothing is kept.
     #[inline]
     fn in_order<'a>(&mut self, now: Time, id: u32, head: &Head, data: &'a [u8]) -> Received<'a> {
-        let peer = &mut self.peers[id as usize];
         let mut received = Received::Nothing;
         let mut last = false;
         match head.kind {
@@ -148,61 +115,37 @@ impl<S: Source> Endpoint<S> {
                 size,
                 offset,
             } => {
-                if size > self.config.longest {
-                    self.stats.bad_chunk += 1;
+                let chunk = ChunkOf {
+                    id: of,
+                    size,
+                    offset,
+                    data,
+                };
+                if !self.take_chunk(id, &chunk, 0, true) {
                     return Received::Nothing;
                 }
-                let active = Active::of(&mut peer.active, &mut self.spare_active);
-                let new = !active.knows(of);
-                match active.take_chunk(of, size, offset, data, 0, true) {
-                    Chunk::Taken => {}
-                    Chunk::Bad | Chunk::Refused => {
-                        self.stats.bad_chunk += 1;
-                        self.settle(id);
-                        return Received::Nothing;
-                    }
-                }
-                if new {
-                    self.assembling += size as usize;
-                }
-                self.stats.chunk_receives += 1;
-                if let Some(whole) = active.pass_chunk(of, data.len() as u32) {
+                if let Some(event) = self.pass_chunk(id, of, data.len() as u32) {
                     last = true;
-                    self.assembling -= whole.len();
-                    self.events.push_back(Event::Fragment {
-                        peer: PeerId(id),
-                        data: whole,
-                    });
+                    self.events.push_back(event);
                 }
             }
-            Kind::Put { landing, offset } => {
-                let active = Active::of(&mut peer.active, &mut self.spare_active);
-                match active.place(landing, offset, data.len() as u64) {
-                    Place::Here { complete } => {
-                        last = complete;
-                        received = Received::Place {
-                            peer: PeerId(id),
-                            landing,
-                            offset,
-                            data,
-                            complete,
-                        };
-                    }
-                    Place::Outside => {
-                        self.stats.bad_put += 1;
-                        self.settle(id);
-                        return Received::Nothing;
-                    }
-                    Place::Closed => self.stats.unwanted_puts += 1,
+            Kind::Put { landing, offset } => match self.place(id, landing, offset, data) {
+                Ok((placed, complete)) => {
+                    last = complete;
+                    received = placed;
+                    self.stats.put_receives += 1;
                 }
-                self.stats.put_receives += 1;
-            }
+                Err(Place::Closed) => {
+                    self.stats.unwanted_puts += 1;
+                    self.stats.put_receives += 1;
+                }
+                Err(_) => return Received::Nothing,
+            },
             Kind::Ack | Kind::Bye => {}
         }
         self.crowd.arrived(&self.config, 0, false);
         let peer = &mut self.peers[id as usize];
-        peer.next_in += 1;
-        peer.handed += 1;
+        peer.arrived.pass();
         if peer.active.is_some() && last {
             self.settle(id);
         }
@@ -215,15 +158,15 @@ impl<S: Source> Endpoint<S> {
         // What is missing is to be told, and so is that nothing is.
         self.ack_soon(id);
         let peer = &mut self.peers[id as usize];
-        let at = (head.seq - peer.handed) as usize;
         let active = Active::of(&mut peer.active, &mut self.spare_active);
-        if active.slots.get(at).is_some_and(|s| !s.is_empty()) {
+        if peer.arrived.has(&active.kept, head.seq) {
             self.stats.duplicates += 1;
-            peer.repeats = peer.repeats.wrapping_add(1);
+            peer.ack.repeated();
             return Received::Nothing;
         }
         // What the next one needs is always there: nothing else can free what the others have.
         let next = ahead == 0;
+        let holds = next || active.kept.held() + data.len() <= self.config.hold;
         let mut received = Received::Nothing;
         let slot = match head.kind {
             Kind::Chunk {
@@ -231,104 +174,129 @@ impl<S: Source> Endpoint<S> {
                 size,
                 offset,
             } => {
-                if size > self.config.longest {
-                    self.stats.bad_chunk += 1;
+                let room = self.config.reassembly.saturating_sub(self.assembling);
+                let chunk = ChunkOf {
+                    id: of,
+                    size,
+                    offset,
+                    data,
+                };
+                if !self.take_chunk(id, &chunk, room, next) {
                     return Received::Nothing;
                 }
-                let room = self.config.reassembly.saturating_sub(self.assembling);
-                let new = !active.knows(of);
-                match active.take_chunk(of, size, offset, data, room, next) {
-                    Chunk::Taken => {}
-                    Chunk::Bad => {
-                        self.stats.bad_chunk += 1;
-                        self.settle(id);
-                        return Received::Nothing;
-                    }
-                    Chunk::Refused => {
-                        self.stats.reassembly_refused += 1;
-                        self.settle(id);
-                        return Received::Nothing;
-                    }
-                }
-                if new {
-                    self.assembling += size as usize;
-                }
-                self.stats.chunk_receives += 1;
                 let len = data.len() as u32;
                 Slot::Chunk { id: of, len }
             }
-            Kind::Put { landing, offset } => {
-                match active.place(landing, offset, data.len() as u64) {
-                    Place::Here { complete } => {
-                        self.stats.put_receives += 1;
-                        received = Received::Place {
-                            peer: PeerId(id),
-                            landing,
-                            offset,
-                            data,
-                            complete,
-                        };
-                        Slot::Placed
-                    }
-                    Place::Outside => {
-                        self.stats.bad_put += 1;
-                        self.settle(id);
-                        return Received::Nothing;
-                    }
-                    Place::Closed => {
-                        if !next && active.held + data.len() > self.config.hold {
-                            self.stats.hold_refused += 1;
-                            self.settle(id);
-                            return Received::Nothing;
-                        }
-                        active.held += data.len();
-                        Slot::Put {
-                            landing,
-                            offset,
-                            data: copy(&mut self.buffers, data),
-                        }
-                    }
+            Kind::Put { landing, offset } => match self.place(id, landing, offset, data) {
+                Ok((placed, _)) => {
+                    received = placed;
+                    self.stats.put_receives += 1;
+                    Slot::Placed
                 }
-            }
-            _ => {
-                if !next && active.held + data.len() > self.config.hold {
-                    self.stats.hold_refused += 1;
-                    self.settle(id);
-                    return Received::Nothing;
-                }
-                active.held += data.len();
-                Slot::Fragment(copy(&mut self.buffers, data))
-            }
+                Err(Place::Closed) if holds => Slot::Put {
+                    landing,
+                    offset,
+                    data: copy(&mut self.buffers, data),
+                },
+                Err(Place::Closed) => return self.refuse_to_hold(id),
+                Err(_) => return Received::Nothing,
+            },
+            _ if holds => Slot::Fragment(copy(&mut self.buffers, data)),
+            _ => return self.refuse_to_hold(id),
         };
-        let seen = active
-            .slots
-            .len()
-            .max((peer.next_in - peer.handed) as usize);
-        self.crowd.arrived(
-            &self.config,
-            at.saturating_sub(seen) as u32,
-            at < seen && !head.again,
-        );
+        let peer = &mut self.peers[id as usize];
+        let active = Active::of(&mut peer.active, &mut self.spare_active);
+        let arrival = peer.arrived.keep(&mut active.kept, head.seq, slot);
+        let late = arrival.fills && !head.again;
+        self.crowd.arrived(&self.config, arrival.missing, late);
         self.stats.held += 1;
         self.stats.most_ahead = self.stats.most_ahead.max(ahead);
-        if active.slots.len() <= at {
-            active.slots.resize_with(at + 1, || Slot::Empty);
-        }
-        active.slots[at] = slot;
-        // The window moves over all that is here.
-        let mut next_in = (peer.next_in - peer.handed) as usize;
-        while active.slots.get(next_in).is_some_and(|s| !s.is_empty()) {
-            next_in += 1;
-        }
-        let next_in = peer.handed + next_in as u64;
-        if next_in > peer.next_in {
-            peer.next_in = next_in;
-            if !peer.in_deliverable {
-                peer.in_deliverable = true;
-                self.deliverable.push_back(id);
-            }
+        if arrival.delivers {
+            self.deliverable.add(id, &mut peer.marks.deliverable);
         }
         received
+    }
+
+    /// There is no room for a segment out of order; it comes again.
+    fn refuse_to_hold(&mut self, id: u32) -> Received<'static> {
+        self.stats.hold_refused += 1;
+        self.settle(id);
+        Received::Nothing
+    }
+
+    /// Copies a chunk to its place; `false` if it is dropped.
+    fn take_chunk(&mut self, id: u32, chunk: &ChunkOf<'_>, room: usize, next: bool) -> bool {
+        if chunk.size > self.config.longest {
+            self.stats.bad_chunk += 1;
+            return false;
+        }
+        let peer = &mut self.peers[id as usize];
+        let active = Active::of(&mut peer.active, &mut self.spare_active);
+        match active.partials.take(chunk, room, next) {
+            Chunk::Taken(allocated) => {
+                self.assembling += allocated;
+                self.stats.chunk_receives += 1;
+                return true;
+            }
+            Chunk::Bad => self.stats.bad_chunk += 1,
+            Chunk::Refused => self.stats.reassembly_refused += 1,
+        }
+        self.settle(id);
+        false
+    }
+
+    /// The turn of a chunk has come; the fragment, if it was its last one.
+    fn pass_chunk(&mut self, id: u32, of: u32, len: u32) -> Option<Event> {
+        let active = self.peers[id as usize].active.as_deref_mut()?;
+        let data = active.partials.pass(of, len)?;
+        self.assembling -= data.len();
+        let peer = PeerId(id);
+        Some(Event::Fragment { peer, data })
+    }
+
+    /// Data of a put for the user to place, and whether its landing is complete; or why not. Data outside of its landing is dropped.
+    fn place<'a>(
+        &mut self,
+        id: u32,
+        landing: u32,
+        offset: u64,
+        data: &'a [u8],
+    ) -> Result<(Received<'a>, bool), Place> {
+        let active = self.peers[id as usize].active.as_deref_mut();
+        let place = active.map_or(Place::Closed, |active| {
+            active.landings.place(landing, offset, data.len() as u64)
+        });
+        match place {
+            Place::Here { complete } => Ok((
+                Received::Place {
+                    peer: PeerId(id),
+                    landing,
+                    offset,
+                    data,
+                    complete,
+                },
+                complete,
+            )),
+            Place::Outside => {
+                self.stats.bad_put += 1;
+                self.settle(id);
+                Err(place)
+            }
+            Place::Closed => Err(place),
+        }
+    }
+
+    /// Data of `len` bytes that a peer will put under this number is wanted: it is given to the user from here on, in
+    /// whatever order it comes, until all of it is here. To be called when the message that announces it has been handed up,
+    /// and before the next datagram. Of a landing that is not opened the data is dropped.
+    pub fn open(&mut self, peer: PeerId, landing: u32, len: u64) {
+        let Some(p) = self.peers.get_mut(peer.index()).filter(|p| !p.dead) else {
+            return;
+        };
+        if len > 0 {
+            let active = Active::of(&mut p.active, &mut self.spare_active);
+            active.landings.open(landing, len);
+        }
     }
 
     /// What the acks of the last datagram have ended. That was before its data, which [`Endpoint::handle_datagram`] has
@@ -344,26 +312,20 @@ impl<S: Source> Endpoint<S> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        if self.deliverable.is_empty() {
-            return None;
-        }
+        self.deliverable.first()?;
         self.poll_kept()
     }
 
     fn poll_kept(&mut self) -> Option<Event> {
-        while let Some(&id) = self.deliverable.front() {
+        while let Some(id) = self.deliverable.first() {
             let peer = &mut self.peers[id as usize];
             let active = peer.active.as_deref_mut();
-            let slot = active
-                .filter(|_| peer.handed < peer.next_in)
-                .and_then(|a| a.slots.pop_front());
+            let slot = active.and_then(|active| peer.arrived.pop(&mut active.kept));
             let Some(slot) = slot else {
-                self.deliverable.pop_front();
-                peer.in_deliverable = false;
+                self.deliverable.remove_first(&mut peer.marks.deliverable);
                 self.settle(id);
                 continue;
             };
-            peer.handed += 1;
             if let Some(event) = self.unfold(id, slot) {
                 return Some(event);
             }
@@ -373,17 +335,11 @@ impl<S: Source> Endpoint<S> {
 
     /// The turn of a kept segment has come.
     fn unfold(&mut self, id: u32, slot: Slot) -> Option<Event> {
-        let active = self.peers[id as usize].active.as_deref_mut()?;
         let peer = PeerId(id);
         match slot {
             Slot::Empty | Slot::Placed => None,
-            Slot::Chunk { id: of, len } => {
-                let data = active.pass_chunk(of, len)?;
-                self.assembling -= data.len();
-                Some(Event::Fragment { peer, data })
-            }
+            Slot::Chunk { id: of, len } => self.pass_chunk(id, of, len),
             Slot::Fragment(data) => {
-                active.held -= data.len();
                 self.stats.fragment_receives += 1;
                 Some(Event::Fragment { peer, data })
             }
@@ -392,28 +348,32 @@ impl<S: Source> Endpoint<S> {
                 offset,
                 data,
             } => {
-                active.held -= data.len();
                 self.stats.put_receives += 1;
-                match active.place(landing, offset, data.len() as u64) {
-                    Place::Here { complete } => Some(Event::Place {
-                        peer,
-                        landing,
-                        offset,
-                        data,
-                        complete,
-                    }),
-                    Place::Outside => {
-                        self.stats.bad_put += 1;
-                        self.recycle(data);
-                        None
+                let active = self.peers[id as usize].active.as_deref_mut()?;
+                match active.landings.place(landing, offset, data.len() as u64) {
+                    Place::Here { complete } => {
+                        return Some(Event::Place {
+                            peer,
+                            landing,
+                            offset,
+                            data,
+                            complete,
+                        });
                     }
-                    Place::Closed => {
-                        self.stats.unwanted_puts += 1;
-                        self.recycle(data);
-                        None
-                    }
+                    Place::Outside => self.stats.bad_put += 1,
+                    Place::Closed => self.stats.unwanted_puts += 1,
                 }
+                self.recycle(data);
+                None
             }
+        }
+    }
+
+    /// After something has been acked or handed up: gives back what an idle peer does not need.
+    #[inline]
+    pub(super) fn settle(&mut self, id: u32) {
+        if let Some(peer) = self.peers.get_mut(id as usize) {
+            Active::settle(&mut peer.active, &mut self.spare_active);
         }
     }
 
@@ -421,12 +381,12 @@ impl<S: Source> Endpoint<S> {
     #[inline]
     fn ack_later(&mut self, now: Time, id: u32, last: bool) {
         let peer = &mut self.peers[id as usize];
-        peer.unacked_receives = peer.unacked_receives.saturating_add(1);
-        if last || peer.unacked_receives >= self.config.ack_every {
-            return self.ack_soon(id);
-        }
-        if peer.unacked_receives == 1 && !peer.in_acks {
-            self.ack_timers.check_in(id, now + self.config.ack_delay);
+        match peer.ack.receive(last, self.config.ack_every) {
+            AckTime::Now => self.ack_soon(id),
+            AckTime::Delayed if !peer.marks.acks.is_set() => {
+                self.ack_timers.check_in(id, now + self.config.ack_delay);
+            }
+            AckTime::Delayed | AckTime::Due => {}
         }
     }
 
@@ -442,12 +402,9 @@ impl<S: Source> Endpoint<S> {
         let Some(peer) = self.peers.get_mut(id as usize) else {
             return;
         };
-        peer.unacked_receives = peer.unacked_receives.max(1);
+        peer.ack.demand();
         self.ack_timers.check_out(id);
-        if !peer.in_acks {
-            peer.in_acks = true;
-            self.acks.push_back(id);
-        }
+        self.acks.add(id, &mut peer.marks.acks);
     }
 }
 

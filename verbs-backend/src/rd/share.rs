@@ -10,8 +10,7 @@
 //! sender under way, where halving for each loss would leave 12; a queue that overflows loses a large fraction, and is
 //! relieved at once. What arrives late, and is not a repetition, was not missing.
 
-use super::peer::Peer;
-use super::{Config, Time};
+use super::config::{Config, Time};
 
 /// Length of the epochs in which senders are counted, nanoseconds.
 const EPOCH: Time = 2_000_000;
@@ -20,7 +19,16 @@ const UNIT: u32 = 256;
 /// One missing of so many is heavy.
 const HEAVY: u32 = 8;
 
+/// The last epoch in which a peer sent something; each peer has one.
+#[derive(Debug, Default)]
+pub(super) struct Seen(u32);
+
 /// Who sends, and what of it arrives.
+///
+/// # Invariants
+///
+/// * Whoever sends in an epoch is counted once in it.
+/// * The budget is a segment for each sender at least, and beyond that no more than the receives.
 #[derive(Debug)]
 pub(super) struct Crowd {
     epoch: u32,
@@ -64,9 +72,9 @@ impl Crowd {
 
     /// A peer has sent a segment.
     #[inline]
-    pub(super) fn heard(&mut self, peer: &mut Peer) {
-        if peer.epoch != self.epoch {
-            peer.epoch = self.epoch;
+    pub(super) const fn heard(&mut self, peer: &mut Seen) {
+        if peer.0 != self.epoch {
+            peer.0 = self.epoch;
             self.here += 1;
         }
     }
@@ -118,7 +126,6 @@ impl Crowd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rd::wire;
 
     fn config() -> Config {
         Config {
@@ -127,18 +134,11 @@ mod tests {
         }
     }
 
-    fn peers(count: u32) -> Vec<Peer> {
-        let key = wire::pair_key(1, 2);
-        (0..count)
-            .map(|n| Peer::new(&config(), n, key, key))
-            .collect()
-    }
-
     #[test]
     fn senders_share_what_there_is_and_those_who_stop_do_not_count() {
         let config = config();
         let mut crowd = Crowd::default();
-        let mut peers = peers(16);
+        let mut peers: [Seen; 16] = Default::default();
         let mut now = 0;
         crowd.advance(now);
         for peer in &mut peers {
