@@ -108,6 +108,8 @@ impl Operands {
 #[derive(Clone, Copy)]
 struct What {
     remote: Remote,
+    /// How many elements of the peer's memory it means, if it says so: as many as the operands have.
+    count: Option<usize>,
     datatype: c_int,
     operation: c_int,
 }
@@ -116,6 +118,7 @@ impl What {
     const fn new((offset, key): (u64, u64), datatype: c_int, operation: c_int) -> Self {
         Self {
             remote: Remote { offset, key },
+            count: None,
             datatype,
             operation,
         }
@@ -144,6 +147,10 @@ unsafe fn go(ep: *mut c_void, operands: Operands, what: What, call: Call) -> isi
         };
         let flags = call.flags(&ep.tx_flags)?;
         let (form, bytes) = (atomic.form(), atomic.reach(&operand));
+        let meant = |count: usize| count.checked_mul(datatype.size()).map(|b| b as u64);
+        if what.count.is_some_and(|count| meant(count) != Some(bytes)) {
+            return Err(errno::INVAL);
+        }
         let most = AtomicCall::most(datatype, form) * datatype.size();
         if bytes > most as u64 {
             return Err(errno::MSGSIZE);
@@ -185,7 +192,10 @@ unsafe fn described(
         return -(errno::INVAL as isize);
     };
     let operands = more(Operands::of(Elements::Pieces(msg.iov, msg.iov_count)));
-    let what = What::new((remote.addr, remote.key), msg.datatype, msg.op);
+    let what = What {
+        count: Some(remote.count),
+        ..What::new((remote.addr, remote.key), msg.datatype, msg.op)
+    };
     let call = Call::described(msg.addr, msg.context, flags, msg.data);
     // SAFETY: the condition above.
     unsafe { go(ep, operands, what, call) }

@@ -178,7 +178,7 @@ unsafe extern "C" fn read(cntr: *mut c_void) -> u64 {
 
 unsafe extern "C" fn read_failed(cntr: *mut c_void) -> u64 {
     // SAFETY: the caller was given the counter.
-    unsafe { with(cntr, |c| c.counting.counter.failed()) }
+    unsafe { with(cntr, |c| c.counting.counter.read_failed()) }
 }
 
 /// What is done to a counter, and `EINVAL` where there is none.
@@ -225,20 +225,22 @@ unsafe extern "C" fn wait_for(cntr: *mut c_void, least: u64, timeout: c_int) -> 
         };
         // A counter on which a thread sleeps is used: it does not close.
         let Counting { counter, users } = &cntr.counting.clone();
-        let failed = counter.failed();
+        // A failure that came between two calls ends the wait too: what is awaited may never come.
+        let known = counter.known_failed();
         let until = deadline(timeout);
         users.progress(Duration::ZERO);
         loop {
             if counter.done() >= least {
                 return Ok(0);
             }
-            if counter.failed() != failed {
+            if counter.failed() != known {
+                counter.read_failed();
                 return Err(errno::AVAIL);
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Err(errno::TIMEDOUT);
             }
-            let ready = || counter.done() >= least || counter.failed() != failed;
+            let ready = || counter.done() >= least || counter.failed() != known;
             let object = counter.wait_object();
             waits.sleep(users, object, until, ready);
         }

@@ -42,11 +42,29 @@ const fn at(offset: u64, key: u64) -> Remote {
 /// # Safety
 /// `ep` is null or an endpoint that the caller was given; the memory is lent as [`Lent::buffer`] asks.
 unsafe fn go(ep: *mut c_void, way: Way, lent: Lent, remote: Remote, call: Call) -> isize {
+    // SAFETY: the condition above.
+    unsafe { go_over(ep, way, lent, (remote, None), call) }
+}
+
+/// The same for a caller that may say how many bytes of the peer's memory it means, which are as many as its own.
+///
+/// # Safety
+/// As for [`go`].
+unsafe fn go_over(
+    ep: *mut c_void,
+    way: Way,
+    lent: Lent,
+    (remote, len): (Remote, Option<usize>),
+    call: Call,
+) -> isize {
     entry(|| {
         // SAFETY: the condition above.
         let ep = unsafe { object::<EndpointFid>(ep) }?;
         // SAFETY: the condition above.
         let buffer = unsafe { lent.buffer() }?;
+        if len.is_some_and(|len| len as u64 != buffer.len()) {
+            return Err(errno::INVAL);
+        }
         let flags = call.flags(&ep.tx_flags)?;
         let inject = way == Way::Write && flags & cap::INJECT != 0;
         ep.options.bounded(Kind::Remote, buffer.len(), inject)?;
@@ -78,8 +96,9 @@ unsafe fn described(ep: *mut c_void, way: Way, msg: *const MsgRma, flags: u64) -
     };
     let lent = Lent::Pieces(msg.iov, msg.iov_count);
     let call = Call::described(msg.addr, msg.context, flags, msg.data);
+    let there = (at(remote.addr, remote.key), Some(remote.len));
     // SAFETY: the condition above.
-    unsafe { go(ep, way, lent, at(remote.addr, remote.key), call) }
+    unsafe { go_over(ep, way, lent, there, call) }
 }
 
 // Each of the entries below gets what libfabric promises it: an endpoint that was opened here, and arrays of as many elements as

@@ -305,6 +305,16 @@ static void atomics(void)
     IS(fi_compare_atomic(a->ep, &one, 1, NULL, &with, NULL, &was, NULL, a->peers[1], 8, 1, FI_INT64, FI_CSWAP, NULL), 0);
     IS(next(a, &entry, NULL), 1);
     IS(was * 10 + memory[1], 41);
+    /* The peer's elements are as many as those here. */
+    struct fi_ioc here = {&one, 1};
+    struct fi_rma_ioc there = {8, 2, 1};
+    struct fi_msg_atomic msg = {.msg_iov = &here, .iov_count = 1, .addr = a->peers[1], .rma_iov = &there, .rma_iov_count = 1,
+                                .datatype = FI_INT64, .op = FI_SUM};
+    IS(fi_atomicmsg(a->ep, &msg, FI_COMPLETION), -FI_EINVAL);
+    there.count = 1;
+    IS(fi_atomicmsg(a->ep, &msg, FI_COMPLETION), 0);
+    IS(next(a, &entry, NULL), 1);
+    IS(memory[1], 2);
     IS(fi_inject_atomic(a->ep, &half, 1, a->peers[1], 0, 2, FI_DOUBLE, FI_SUM), 0);
     IS(fi_fetch_atomic(a->ep, NULL, 1, NULL, &half, NULL, a->peers[1], 0, 2, FI_DOUBLE, FI_ATOMIC_READ, NULL), 0);
     IS(next(a, &entry, NULL), 1);

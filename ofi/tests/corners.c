@@ -177,6 +177,11 @@ static void refusals(void)
         IS(fi_writemsg(ep, &rma, kinds[i]), -FI_EBADFLAGS);
         IS(fi_readmsg(ep, &rma, kinds[i]), -FI_EBADFLAGS);
     }
+    /* What a peer's memory is named for is as long as what is here. */
+    for (there.len = 7; there.len <= 9; there.len += 2) {
+        IS(fi_writemsg(ep, &rma, 0), -FI_EINVAL);
+        IS(fi_readmsg(ep, &rma, 0), -FI_EINVAL);
+    }
     IS(fi_control(&ep->fid, FI_SETOPSFLAG, &flags), -FI_EBADFLAGS);
     flags = FI_RECV | FI_INJECT;
     IS(fi_control(&ep->fid, FI_SETOPSFLAG, &flags), -FI_EBADFLAGS);
@@ -335,6 +340,56 @@ static void thresholds(void)
     IS(fi_av_remove(av, &number, 1, 0), 0);
 }
 
+/* A wait on a counter ends with a failure that came before it, once: the program knows then, as it does when it reads the failures, or the
+   failure in a completion queue. */
+static void counted_failures(void)
+{
+    struct fi_cq_err_entry failed = {0};
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fid_cq *cq;
+    struct fid_ep *other;
+    struct fid_cntr *cntr;
+    fi_addr_t number;
+    char name[64];
+    size_t len = sizeof name;
+    IS(fi_cntr_open(domain, &(struct fi_cntr_attr){.wait_obj = FI_WAIT_UNSPEC}, &cntr, NULL), 0);
+    IS(fi_endpoint(domain, info, &other, NULL), 0);
+    IS(fi_cq_open(domain, &attr, &cq, NULL), 0);
+    IS(fi_ep_bind(other, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+    IS(fi_ep_bind(other, &cntr->fid, FI_WRITE), 0);
+    IS(fi_ep_bind(other, &av->fid, 0), 0);
+    IS(fi_enable(other), 0);
+    IS(fi_getname(&other->fid, name, &len), 0);
+    IS(fi_av_insert(av, name, 1, &number, 0, NULL), 1);
+    for (uint64_t failures = 1; failures <= 3; failures++) {
+        IS(fi_inject_write(other, name, 1, number, 0, 99), 0);
+        /* Progress, and no wait. */
+        IS(fi_cntr_read(cntr), 0);
+        for (int i = 0; i < 1000; i++)
+            fi_cntr_read(cntr);
+        if (failures == 2)
+            IS(fi_cntr_readerr(cntr), failures);
+        else if (failures == 3)
+            while (fi_cq_readerr(cq, &failed, 0) == 1)
+                ;
+        else
+            IS(fi_cntr_wait(cntr, 1, -1), -FI_EAVAIL);
+        IS(fi_cntr_wait(cntr, 1, 0), -FI_ETIMEDOUT);
+    }
+    IS(fi_cntr_seterr(cntr, 0), 0);
+    IS(fi_cntr_wait(cntr, 1, 0), -FI_ETIMEDOUT);
+    IS(fi_cntr_adderr(cntr, 1), 0);
+    IS(fi_cntr_wait(cntr, 1, 0), -FI_EAVAIL);
+    /* What is awaited and has come is no failure. */
+    IS(fi_cntr_adderr(cntr, 1), 0);
+    IS(fi_cntr_add(cntr, 1), 0);
+    IS(fi_cntr_wait(cntr, 1, 0), 0);
+    IS(fi_close(&other->fid), 0);
+    IS(fi_close(&cntr->fid), 0);
+    IS(fi_close(&cq->fid), 0);
+    IS(fi_av_remove(av, &number, 1, 0), 0);
+}
+
 /* Everything that was sent has arrived. */
 static void settle(void)
 {
@@ -451,6 +506,7 @@ int main(void)
     progress();
     queues();
     thresholds();
+    counted_failures();
     lengths();
     multi_receives();
     looks();

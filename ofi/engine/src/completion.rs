@@ -6,7 +6,7 @@ use crate::wait::WaitObject;
 use portals_shim::ProcessId;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A source that nobody knows (`FI_ADDR_NOTAVAIL`).
 pub const NO_ADDRESS: u64 = u64::MAX;
@@ -100,7 +100,8 @@ pub struct ErrorEntry {
 #[derive(Debug, Default)]
 struct State {
     done: VecDeque<(Entry, u64)>,
-    failed: VecDeque<ErrorEntry>,
+    /// Each with the counter that has counted it.
+    failed: VecDeque<(ErrorEntry, Weak<Counter>)>,
 }
 
 /// A completion queue. Any thread may call every method.
@@ -149,9 +150,9 @@ impl Queue {
         self.wait.notify();
     }
 
-    fn failed(&self, entry: ErrorEntry) {
+    fn failed(&self, entry: ErrorEntry, counted: Weak<Counter>) {
         let mut state = self.state();
-        state.failed.push_back(entry);
+        state.failed.push_back((entry, counted));
         self.leave(state);
         self.wait.notify();
     }
@@ -194,11 +195,14 @@ impl Queue {
         Ok(count)
     }
 
-    /// Takes the oldest failure.
+    /// Takes the oldest failure, which the program knows of from now on.
     pub fn take_failed(&self) -> Option<ErrorEntry> {
         let mut state = self.state();
-        let failed = state.failed.pop_front()?;
+        let (failed, counted) = state.failed.pop_front()?;
         self.leave(state);
+        if let Some(counter) = counted.upgrade() {
+            counter.know_one();
+        }
         Some(failed)
     }
 }
@@ -212,6 +216,8 @@ pub struct HasFailed;
 pub struct Counter {
     done: AtomicU64,
     failed: AtomicU64,
+    /// Failures that the program knows of, by a read, by a wait that ended for them, or by a completion queue.
+    known: AtomicU64,
     /// What a program was last told of, of both.
     told: [AtomicU64; 2],
     wait: Arc<WaitObject>,
@@ -241,6 +247,27 @@ impl Counter {
         self.failed.load(Ordering::SeqCst)
     }
 
+    /// Operations that have failed, for a program that asks: it knows of them from now on.
+    pub fn read_failed(&self) -> u64 {
+        let failed = self.failed();
+        self.known.store(failed, Ordering::SeqCst);
+        failed
+    }
+
+    /// A completion queue has told the program of one of them.
+    fn know_one(&self) {
+        let failed = self.failed();
+        let more = |known| Some(failed.min(known + 1));
+        let _ = self
+            .known
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+    }
+
+    /// The number of failures that the program knows of.
+    pub fn known_failed(&self) -> u64 {
+        self.known.load(Ordering::SeqCst)
+    }
+
     /// So many more have succeeded.
     pub fn add(&self, count: u64) {
         self.done.fetch_add(count, Ordering::SeqCst);
@@ -259,9 +286,10 @@ impl Counter {
         self.wait.notify();
     }
 
-    /// The number of failures is this from now on.
+    /// The number of failures is this from now on, and the program knows so.
     pub fn set_failed(&self, count: u64) {
         self.failed.store(count, Ordering::SeqCst);
+        self.known.store(count, Ordering::SeqCst);
         self.wait.notify();
     }
 
@@ -427,11 +455,13 @@ impl Reporter {
             return tracing::debug!(%why, "an operation whose end nobody asks for");
         };
         let (entry, source) = told.entry(op, end);
-        queue.failed(ErrorEntry {
+        let counter = told.reports.counter.as_ref();
+        let failed = ErrorEntry {
             entry,
             missing: missing as usize,
             why,
             source,
-        });
+        };
+        queue.failed(failed, counter.map(Arc::downgrade).unwrap_or_default());
     }
 }
