@@ -46,6 +46,7 @@ pub(crate) mod cap {
     pub(crate) const LOCAL_COMM: u64 = 1 << 51;
     pub(crate) const REMOTE_COMM: u64 = 1 << 52;
     pub(crate) const RMA_EVENT: u64 = 1 << 56;
+    pub(crate) const NUMERICHOST: u64 = 1 << 55;
     pub(crate) const SOURCE: u64 = 1 << 57;
     pub(crate) const DISCARD: u64 = 1 << 58;
     pub(crate) const DIRECTED_RECV: u64 = 1 << 59;
@@ -124,6 +125,7 @@ pub(crate) mod errno {
     pub(crate) const MSGSIZE: i32 = 90;
     pub(crate) const NOPROTOOPT: i32 = 92;
     pub(crate) const OPNOTSUPP: i32 = 95;
+    pub(crate) const ADDRINUSE: i32 = 98;
     pub(crate) const ADDRNOTAVAIL: i32 = 99;
     pub(crate) const TIMEDOUT: i32 = 110;
     pub(crate) const OTHER: i32 = 256;

@@ -10,14 +10,13 @@ use crate::abi::{
 };
 use crate::domain::{Domain, Shared};
 use crate::eq::{EventQueue, Events};
-use crate::info::nobody;
+use crate::names::of_unopened;
 use crate::object::{self, Object, object};
 use crate::ptr::{borrow, bytes, entry_int, read, write_at, write_bytes};
 use crate::table::Table;
 use ofi_engine::Endpoint;
 use ofi_engine::addresses::Addresses;
 use portals_shim::endpoint::Address;
-use portals_shim::fabric::FabricKind;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -89,7 +88,7 @@ pub(crate) struct AddressVector {
     tells: bool,
     /// Where those events go.
     events: OnceLock<Arc<Events>>,
-    _domain: Arc<Shared>,
+    domain: Arc<Shared>,
 }
 
 // SAFETY: it is `repr(C)`, begins with a `Fid`, and is the only one of its class.
@@ -142,7 +141,7 @@ pub(crate) unsafe extern "C" fn open(
             peers: Arc::default(),
             tells: attr.flags & cap::EVENT != 0,
             events: OnceLock::new(),
-            _domain: Arc::clone(&domain.shared),
+            domain: Arc::clone(&domain.shared),
         })
     };
     // SAFETY: the caller was given the domain, and wants the vector there.
@@ -182,7 +181,8 @@ unsafe extern "C" fn insert(
             true => Some(av.events.get().ok_or(errno::NOEQ)?),
             false => None,
         };
-        let len = count.checked_mul(Address::BYTES).ok_or(errno::INVAL)?;
+        let each = av.domain.address_len();
+        let len = count.checked_mul(each).ok_or(errno::INVAL)?;
         let all = match count {
             0 => Vec::new(),
             // SAFETY: the caller gives so many addresses, of the length that an endpoint's name has.
@@ -190,7 +190,7 @@ unsafe extern "C" fn insert(
         };
         let wanted = flags & cap::SYNC_ERR != 0 && events.is_none() && !context.is_null();
         let mut inserted = 0;
-        for (index, address) in all.chunks_exact(Address::BYTES).enumerate() {
+        for (index, address) in all.chunks_exact(each).enumerate() {
             let number = av.peers.insert(address);
             inserted += isize::from(number.is_some());
             if !out.is_null() {
@@ -244,23 +244,25 @@ unsafe extern "C" fn lookup(
         let address = av.peers.addresses.address(number).ok_or(errno::INVAL)?;
         // SAFETY: the caller says there how much room it has, and reads how much is needed.
         let len = unsafe { borrow(len) }.ok_or(errno::INVAL)?;
-        let room = std::mem::replace(len, Address::BYTES);
+        let room = std::mem::replace(len, av.domain.address_len());
         let bytes = address.to_bytes();
         // SAFETY: there is so much room.
-        unsafe { write_bytes(out, &bytes[..room.min(Address::BYTES)]) }?;
+        unsafe { write_bytes(out, &bytes[..room.min(*len)]) }?;
         Ok(0)
     })
 }
 
 unsafe extern "C" fn straddr(
-    _av: *mut c_void,
+    av: *mut c_void,
     address: *const c_void,
     out: *mut c_char,
     len: *mut usize,
 ) -> *const c_char {
     entry_int(|| {
+        // SAFETY: the caller was given the vector.
+        let av = unsafe { object::<AddressVector>(av) }?;
         // SAFETY: the caller gives an address of the length that an endpoint's name has.
-        let bytes = unsafe { bytes(address, Address::BYTES) }?;
+        let bytes = unsafe { bytes(address, av.domain.address_len()) }?;
         let mut text = match Address::from_bytes(&bytes) {
             Ok(address) => format!(
                 "{}://{}/{}",
@@ -268,11 +270,11 @@ unsafe extern "C" fn straddr(
                 address.id().nid,
                 address.id().pid
             ),
-            Err(_) => {
-                let of = |kind: &FabricKind| nobody(*kind).is_ok_and(|n| n[..] == bytes[..]);
-                let kind = FabricKind::ALL.into_iter().find(of);
-                kind.map_or_else(|| "not an address".to_owned(), |k| format!("{k}://nobody"))
-            }
+            Err(_) => match of_unopened(&bytes) {
+                Some((kind, Some(name))) => format!("{kind}://{name}"),
+                Some((kind, None)) => format!("{kind}://nobody"),
+                None => "not an address".to_owned(),
+            },
         };
         text.push('\0');
         // SAFETY: the caller says there how much room it has, and reads how much is needed.

@@ -9,6 +9,7 @@ use crate::object::{self, Object};
 use crate::table::Table;
 use ofi_engine::memory::Buffer;
 use ofi_engine::{Access, Endpoint, Refused};
+use portals_shim::endpoint::Address;
 use portals_shim::fabric::FabricConfig;
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -46,6 +47,11 @@ impl Memory {
 }
 
 impl Shared {
+    /// Bytes of an address, of an endpoint of the domain and of its peers.
+    pub(crate) fn address_len(&self) -> usize {
+        Address::len_on(self.config.kind())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

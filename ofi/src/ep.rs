@@ -18,8 +18,8 @@ use crate::progress::Users;
 use crate::ptr::{Outcome, borrow, entry, entry_int, write_bytes};
 use crate::table::Table;
 use ofi_engine::completion::{Op, Queue, Reports, ReportsId, flags};
+use ofi_engine::names::{Name, NameError, Published};
 use ofi_engine::{Endpoint, OpenError, ProcessId, Refused};
-use portals_shim::endpoint::Address;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -167,6 +167,9 @@ pub(crate) struct EndpointFid {
     pub(crate) rx_flags: AtomicU64,
     directed: Directed,
     pub(crate) options: Options,
+    /// What it is named for others of this machine, from when it is used.
+    name: Option<Name>,
+    published: Mutex<Option<Published>>,
 }
 
 // SAFETY: it is `repr(C)`, begins with a `Fid`, and is the only one of its class.
@@ -179,6 +182,7 @@ unsafe impl Object for EndpointFid {
     ]);
 
     fn end(&self) -> Outcome<()> {
+        drop(lock(&self.published).take());
         Users::send_copies(&self.endpoint);
         clock_offer::closed(self.endpoint.interface());
         self.endpoint.close();
@@ -211,14 +215,15 @@ pub(crate) struct Operations {
 }
 
 impl EndpointFid {
-    /// An endpoint of a domain. Of what the program asks for it needs the capabilities, and the flags that operations have
-    /// without flags of their own.
+    /// An endpoint of a domain. Of what the program asks for it needs the capabilities, the flags that operations have
+    /// without flags of their own, and the name that it has from when it is enabled.
     pub(crate) fn new(
         fid: Fid,
         domain: &Domain,
         operations: &Operations,
         caps: u64,
         (tx, rx): (u64, u64),
+        name: Option<Name>,
     ) -> Outcome<Self> {
         let endpoint = Endpoint::open(&domain.shared.config).map_err(|why| {
             tracing::warn!(%why, "fi_endpoint");
@@ -245,6 +250,8 @@ impl EndpointFid {
             rx_flags: AtomicU64::new(rx),
             directed: Directed::of(caps),
             options: Options::default(),
+            name,
+            published: Mutex::default(),
         })
     }
 
@@ -316,6 +323,23 @@ impl EndpointFid {
         Ok(0)
     }
 
+    /// Others find the endpoint by its name from now on, if it has one.
+    fn publish(&self) -> Outcome<()> {
+        let mut published = lock(&self.published);
+        let Some(name) = self.name.filter(|_| published.is_none()) else {
+            return Ok(());
+        };
+        let given = name.publish(self.endpoint.address()).map_err(|why| {
+            tracing::warn!(%why, "fi_enable");
+            match why {
+                NameError::Taken { .. } => errno::ADDRINUSE,
+                _ => errno::ADDRNOTAVAIL,
+            }
+        })?;
+        *published = Some(given);
+        Ok(())
+    }
+
     fn enable(&self) -> Outcome {
         let chosen = lock(&self.bindings);
         if self.bound.get().is_some() {
@@ -333,6 +357,7 @@ impl EndpointFid {
         {
             return Err(errno::NOCQ);
         }
+        self.publish()?;
         peers.bind(&self.endpoint);
         Users::begin(&self.endpoint);
         let counts = [
@@ -519,12 +544,13 @@ unsafe extern "C" fn getname(fid: *mut c_void, out: *mut c_void, len: *mut usize
         let ep = unsafe { object::<EndpointFid>(fid) }?;
         // SAFETY: the caller says there how much room it has, and reads how much is needed.
         let len = unsafe { borrow(len) }.ok_or(errno::INVAL)?;
-        let room = std::mem::replace(len, Address::BYTES);
-        if room < Address::BYTES {
+        let own = &ep.endpoint.address()[..ep.domain.address_len()];
+        let room = std::mem::replace(len, own.len());
+        if room < own.len() {
             return Err(errno::TOOSMALL);
         }
         // SAFETY: there is so much room.
-        unsafe { write_bytes(out, &ep.endpoint.address()) }?;
+        unsafe { write_bytes(out, own) }?;
         Ok(0)
     })
 }

@@ -7,8 +7,9 @@
 
 use crate::abi::{self, Info, cap, errno, order};
 use crate::loader;
-use crate::ptr::{Out, Outcome, borrow, bytes, entry_int, string};
-use ofi_engine::{EAGER, ProcessId};
+use crate::names::{Asked, Ends, unopened};
+use crate::ptr::{Out, Outcome, borrow, entry_int, string};
+use ofi_engine::EAGER;
 use portals_shim::endpoint::Address;
 use portals_shim::fabric::{self, FabricChoice, FabricConfig, FabricKind};
 use std::ffi::{CString, c_char, c_int};
@@ -139,8 +140,7 @@ struct Wanted {
     mr_mode: c_int,
     kind: Option<FabricKind>,
     sizes: Sizes,
-    /// The peer that it means to reach.
-    peer: Option<Address>,
+    ends: Ends,
     /// Whatever there is; who names what it needs would take several domains for several adapters.
     all: bool,
 }
@@ -171,7 +171,7 @@ const fn data_size(caps: u64) -> usize {
 }
 
 /// Why a program is not offered anything.
-fn no(why: &str) -> i32 {
+pub(crate) fn no(why: &str) -> i32 {
     tracing::debug!(why, "fi_getinfo");
     errno::NODATA
 }
@@ -191,7 +191,7 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         mr_mode: unnamed_mr_mode(version),
         kind: None,
         sizes: Sizes::USUAL,
-        peer: None,
+        ends: Ends::default(),
         all: true,
     };
     // SAFETY: the condition above; it is only read.
@@ -325,15 +325,6 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
             wanted.kind = Some(name.parse().map_err(|_| no("another domain"))?);
         }
     }
-    if !hints.dest_addr.is_null() {
-        // SAFETY: an address has as many bytes as are named.
-        let bytes = unsafe { bytes(hints.dest_addr, hints.dest_addrlen) }?;
-        let peer = Address::from_bytes(&bytes).map_err(|_| no("a peer that nobody is"))?;
-        if wanted.kind.is_some_and(|kind| kind != peer.kind()) {
-            return Err(no("a peer on another domain"));
-        }
-        (wanted.kind, wanted.peer) = (Some(peer.kind()), Some(peer));
-    }
     // SAFETY: as above.
     if let Some(fabric) = unsafe { borrow(hints.fabric_attr) } {
         // SAFETY: a name is a string, or null.
@@ -395,15 +386,6 @@ fn kinds(wanted: &Wanted) -> Vec<FabricKind> {
     all.filter(told).filter(usable).collect()
 }
 
-/// The source address of an endpoint that is not open yet: it says the fabric, and names nobody. The endpoint has its own address
-/// from its opening on (`fi_getname`).
-pub(crate) fn nobody(kind: FabricKind) -> Outcome<[u8; Address::BYTES]> {
-    let address = Address::new(kind, ProcessId::new(0, 0), &[]);
-    address
-        .map(|address| address.to_bytes())
-        .map_err(|_| errno::OTHER)
-}
-
 fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
     let made = loader::new_info().ok_or(errno::NOMEM)?;
     // SAFETY: the library has made it, and nobody else has it.
@@ -420,14 +402,15 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
         caps |= cap::SEND | cap::RECV;
     }
     (info.caps, info.mode, info.addr_format) = (caps, 0, abi::FORMAT_UNSPEC);
-    info.src_addr = loader::copy_bytes(&nobody(kind)?);
+    let len = Address::len_on(kind);
+    info.src_addr = loader::copy_bytes(&unopened(kind, wanted.ends.source)?[..len]);
     if !info.src_addr.is_null() {
-        info.src_addrlen = Address::BYTES;
+        info.src_addrlen = len;
     }
-    if let Some(peer) = wanted.peer {
-        info.dest_addr = loader::copy_bytes(&peer.to_bytes());
+    if let Some(peer) = wanted.ends.peer {
+        info.dest_addr = loader::copy_bytes(&peer.to_bytes()[..len]);
         if !info.dest_addr.is_null() {
-            info.dest_addrlen = Address::BYTES;
+            info.dest_addrlen = len;
         }
     }
     let both = cap::MSG | cap::TAGGED | cap::RMA | cap::ATOMIC;
@@ -494,7 +477,7 @@ fn describe(kind: FabricKind, wanted: &Wanted) -> Outcome<*mut Info> {
 pub(crate) unsafe extern "C" fn getinfo(
     version: u32,
     node: *const c_char,
-    _service: *const c_char,
+    service: *const c_char,
     flags: u64,
     hints: *const Info,
     out: *mut *mut Info,
@@ -503,13 +486,18 @@ pub(crate) unsafe extern "C" fn getinfo(
         tracing::debug!(version, flags, "fi_getinfo");
         // SAFETY: the caller wants the descriptions there.
         let out = unsafe { Out::new(out) }?;
-        if !node.is_null() {
-            return Err(no(
-                "addresses are exchanged by the program, and no host has a name here",
-            ));
-        }
         // SAFETY: what the caller has given as its hints.
-        let wanted = unsafe { wanted(version, hints) }?;
+        let mut wanted = unsafe { wanted(version, hints) }?;
+        let asked = Asked {
+            node,
+            service,
+            flags,
+        };
+        // SAFETY: as above; it is only read.
+        let hints = unsafe { borrow(hints.cast_mut()) };
+        // SAFETY: a caller gives strings, or nothing, and hints with addresses of the lengths that they say.
+        wanted.ends = unsafe { Ends::of(asked, hints.as_deref(), wanted.kind) }?;
+        wanted.kind = wanted.ends.kind;
         let mut first: *mut Info = std::ptr::null_mut();
         for kind in kinds(&wanted).into_iter().rev() {
             match describe(kind, &wanted) {

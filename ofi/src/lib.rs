@@ -41,6 +41,7 @@ mod info;
 mod loader;
 mod messages;
 mod mr;
+mod names;
 mod object;
 mod open;
 mod options;

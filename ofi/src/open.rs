@@ -6,8 +6,9 @@ use crate::abi::{self, Fid, Info, errno};
 use crate::domain::Domain;
 use crate::ep::{EndpointFid, Operations};
 use crate::fabric::Fabric;
+use crate::names::of_unopened;
 use crate::object::{self, give};
-use crate::ptr::{Out, borrow, entry_int, string};
+use crate::ptr::{Out, borrow, bytes, entry_int, string};
 use crate::table::Table;
 use crate::{atomic, av, cntr, cq, eq, info, messages, mr, poll, rma, wait};
 use portals_shim::fabric::FabricKind;
@@ -121,7 +122,13 @@ unsafe extern "C" fn open_endpoint(
             tagged: messages::TAGGED.as_ptr(),
             atomic: atomic::ATOMIC.as_ptr(),
         };
-        EndpointFid::new(fid, domain, &operations, info.caps, (tx, rx))
+        let named = match info.src_addr.is_null() {
+            true => None,
+            // SAFETY: an address has as many bytes as are named.
+            false => of_unopened(&unsafe { bytes(info.src_addr, info.src_addrlen) }?),
+        };
+        let name = named.and_then(|(_, name)| name);
+        EndpointFid::new(fid, domain, &operations, info.caps, (tx, rx), name)
     };
     // SAFETY: the caller was given the domain, and wants the endpoint there.
     unsafe { object::open(domain, out, context, make) }

@@ -32,6 +32,9 @@ static int readable(int fd)
     return poll(&p, 1, 0);
 }
 
+/* Bytes of an address over shared memory, for which every program has room. */
+enum { NAME = 32 };
+
 struct side {
     struct fid_ep *ep;
     struct fid_cq *cq;
@@ -73,19 +76,20 @@ static void open_side(struct side *s, struct fi_info *info)
 
 static void introduce(void)
 {
-    char names[2][64];
+    char names[2][NAME];
     for (int i = 0; i < 2; i++) {
         size_t len = 1;
         IS(fi_getname(&sides[i].ep->fid, names[i], &len), -FI_ETOOSMALL);
-        IS(len, 64);
+        IS(len, NAME);
         IS(fi_getname(&sides[i].ep->fid, names[i], &len), 0);
     }
     for (int i = 0; i < 2; i++) {
-        char again[64], text[100];
+        char again[NAME], text[100];
         size_t len = sizeof again, room = sizeof text;
         IS(fi_av_insert(sides[i].av, names, 2, sides[i].peers, 0, NULL), 2);
         IS(fi_av_lookup(sides[i].av, sides[i].peers[1], again, &len), 0);
-        IS(memcmp(again, names[1], 64), 0);
+        IS(len, NAME);
+        IS(memcmp(again, names[1], NAME), 0);
         IS(strncmp(fi_av_straddr(sides[i].av, again, text, &room), "shm://", 6), 0);
         memset(again, 7, sizeof again);
         fi_addr_t nobody = 0;
@@ -751,14 +755,14 @@ static void told_insertions(void)
     struct fi_eq_err_entry failed = {0};
     struct fid_av *av;
     struct fid_eq *eq;
-    char names[3][64], text[100];
-    size_t len = 64;
+    char names[3][NAME], text[100];
+    size_t len = NAME;
     fi_addr_t numbers[3] = {7, 7, 7};
     uint32_t event = 0;
     int context, fd, errors[3] = {7, 7, 7};
     IS(fi_getname(&sides[0].ep->fid, names[0], &len), 0);
     IS(fi_getname(&sides[1].ep->fid, names[2], &len), 0);
-    memset(names[1], 7, 64);
+    memset(names[1], 7, NAME);
     IS(fi_av_open(domain, &attr, &av, NULL), 0);
     IS(fi_eq_open(fabric, &waits, &eq, NULL), 0);
     IS(fi_av_insert(av, names, 3, numbers, 0, &context), -FI_ENOEQ);
@@ -863,12 +867,12 @@ static void source(struct fi_info *info)
     size_t room = sizeof text;
     fi_addr_t number;
     struct fi_info *again = NULL;
-    IS(info->src_addrlen, 64);
+    IS(info->src_addrlen, NAME);
     IS(strcmp(fi_av_straddr(sides[0].av, info->src_addr, text, &room), "shm://nobody"), 0);
     IS(fi_av_insert(sides[0].av, info->src_addr, 1, &number, 0, NULL), 0);
     IS(number, FI_ADDR_NOTAVAIL);
     IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, info, &again), 0);
-    IS(memcmp(again->src_addr, info->src_addr, 64), 0);
+    IS(memcmp(again->src_addr, info->src_addr, NAME), 0);
     fi_freeinfo(again);
 }
 

@@ -132,7 +132,7 @@ static void offers(void)
     REFUSED(hints->dest_addr = memcpy(malloc(len), name, len); hints->dest_addrlen = len);
     IS(fi_getname(&ep->fid, name, &len), 0);
     OFFERED(hints->dest_addr = memcpy(malloc(len), name, len); hints->dest_addrlen = len,
-            offered->dest_addrlen == 64 && memcmp(offered->dest_addr, name, 64) == 0);
+            offered->dest_addrlen == len && memcmp(offered->dest_addr, name, len) == 0);
     REFUSED(hints->dest_addr = memcpy(malloc(len), name, len); hints->dest_addrlen = len - 1);
 }
 

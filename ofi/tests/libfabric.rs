@@ -175,6 +175,11 @@ fn corners_of_the_manual_pages_are_as_they_say() {
 }
 
 #[test]
+fn endpoints_are_found_by_the_host_and_the_port_that_they_are_named() {
+    run_c("named", "all names are right", &[], &[]);
+}
+
+#[test]
 fn what_was_injected_arrives_though_its_sender_closes_at_once() {
     run_c("leaves", "all has arrived", &[], &[]);
 }

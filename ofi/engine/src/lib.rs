@@ -48,6 +48,7 @@ mod frames;
 mod landing;
 mod matching;
 pub mod memory;
+pub mod names;
 mod notes;
 mod order;
 mod peers;

@@ -10,6 +10,8 @@
 //!   6..10    process id, big endian
 //!   10..64   where the endpoint is, as its fabric has it
 //! ```
+//!
+//! Over shared memory all behind 32 bytes is 0, and may be left out: programs have room for 32 at least.
 
 use crate::bell::Bell;
 use crate::config::FabricKind;
@@ -20,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Of the format of addresses.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Where an endpoint can be reached, which only its fabric understands.
 pub type Contact = [u8; Address::CONTACT];
@@ -30,7 +32,10 @@ pub type Contact = [u8; Address::CONTACT];
 #[non_exhaustive]
 pub enum AddressError {
     /// It has another length.
-    #[error("an address has {} bytes, not {len}", Address::BYTES)]
+    #[error(
+        "an address has {} bytes, or fewer where its fabric needs fewer, not {len}",
+        Address::BYTES
+    )]
     Length {
         /// The bytes that were given.
         len: usize,
@@ -90,6 +95,14 @@ impl Address {
     /// Bytes of that which only the fabric understands.
     pub const CONTACT: usize = Self::BYTES - 10;
 
+    /// How many bytes of an address on this fabric say anything; those behind them are zeros, and may be left out.
+    pub const fn len_on(kind: FabricKind) -> usize {
+        match kind {
+            FabricKind::Shm => 32,
+            _ => Self::BYTES,
+        }
+    }
+
     /// Of an endpoint on a fabric; what `contact` leaves is filled with zeros.
     ///
     /// # Errors
@@ -139,13 +152,18 @@ impl Address {
     /// They are none, or of another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, AddressError> {
         let len = bytes.len();
-        let bytes: &[u8; Self::BYTES] =
-            bytes.try_into().map_err(|_| AddressError::Length { len })?;
-        let [version, kind, ..] = *bytes;
+        let mut all = [0; Self::BYTES];
+        let room = all.get_mut(..len).ok_or(AddressError::Length { len })?;
+        room.copy_from_slice(bytes);
+        let [version, kind, ..] = all;
+        let kind = FabricKind::ALL.get(usize::from(kind)).copied();
+        if len != Self::BYTES && kind.is_none_or(|kind| len != Self::len_on(kind)) {
+            return Err(AddressError::Length { len });
+        }
         if version != VERSION {
             return Err(AddressError::Version { version });
         }
-        let kind = FabricKind::ALL.get(usize::from(kind)).copied();
+        let bytes = all;
         let word = |at: usize| bytes[at..].first_chunk().map(|w| u32::from_be_bytes(*w));
         let contact = bytes[10..].first_chunk();
         let (kind, contact) = kind.zip(contact).ok_or(AddressError::Malformed)?;
@@ -328,6 +346,14 @@ mod tests {
         let nobody = Address::new(FabricKind::Shm, ProcessId::new(0, 7), b"").unwrap();
         let said = Address::from_bytes(&nobody.to_bytes());
         assert_eq!(said, Err(AddressError::Malformed));
+        // What its fabric does not need may be left out, and nothing else.
+        let short = Address::new(FabricKind::Shm, ProcessId::new(1, 7), &[1; 22]).unwrap();
+        let bytes = short.to_bytes();
+        assert_eq!(Address::from_bytes(&bytes[..32]), Ok(short));
+        for len in [0, 1, 31, 33] {
+            let refused = Address::from_bytes(&bytes[..len]);
+            assert_eq!(refused, Err(AddressError::Length { len }));
+        }
         let long = Address::new(FabricKind::Shm, ProcessId::new(1, 7), &[1; 55]);
         assert_eq!(long, Err(AddressError::Length { len: 55 }));
         let shown = format!("{address:?}");

@@ -257,7 +257,8 @@ impl Endpoint {
 
     /// Requests a connection of the peer of this address.
     fn request(&self, address: &Address) -> Result<Step, String> {
-        let contact = Contact::from_bytes(address.contact()).ok_or("its address makes no sense")?;
+        let contact = Contact::from_bytes(address.id(), address.contact());
+        let contact = contact.ok_or("its address makes no sense")?;
         match contact.connect() {
             Ok(socket) => {
                 let requested = Requested::new(&self.local(), &socket, &contact.secret)?;

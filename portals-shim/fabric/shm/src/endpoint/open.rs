@@ -14,9 +14,18 @@ use fabric_api::config::{FabricError, FabricKind};
 use fabric_api::identity::{Wishes, endpoint_config};
 use host::hash::fnv1a;
 use host::processors;
-use portals_core::Ni;
+use portals_core::{Ni, NiConfig};
+use rustix::io::Errno;
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+
+/// How often another random id is tried. Of 47 bits two are the same only if somebody makes it so.
+const TRIES: u32 = 4;
+/// What a program of libfabric has for an address.
+const _: () =
+    assert!(Address::BYTES - Address::CONTACT + Contact::BYTES == Address::len_on(FabricKind::Shm));
 
 /// What tells this start of the kernel, and the layout of memory that this library knows, from others.
 fn machine() -> u64 {
@@ -27,7 +36,7 @@ fn machine() -> u64 {
 
 /// Whether one endpoint can share memory with another, by their addresses.
 fn reachable(own: &Address, other: &Address) -> Result<(), String> {
-    let places = [own, other].map(|address| Contact::from_bytes(address.contact()));
+    let places = [own, other].map(|address| Contact::from_bytes(address.id(), address.contact()));
     let [Some(own), Some(other)] = places else {
         return Err("its address makes no sense".to_owned());
     };
@@ -55,15 +64,29 @@ pub fn open_endpoint(wishes: &Wishes) -> Result<OpenEndpoint, FabricError> {
     Ok(OpenEndpoint { attached, book })
 }
 
+fn socket(error: io::Error) -> FabricError {
+    unusable(format!("no socket for peers to connect to: {error}"))
+}
+
+/// A process id that no other endpoint of this machine has, and the socket that is named after it.
+fn listen(wishes: &Wishes) -> Result<(NiConfig, Contact, OwnedFd), FabricError> {
+    let mut tries = 0;
+    loop {
+        let config = endpoint_config(wishes).map_err(|e| unusable(format!("no random id: {e}")))?;
+        let contact = Contact::new(config.id, machine()).map_err(socket)?;
+        match contact.listen() {
+            Ok(listener) => return Ok((config, contact, listener)),
+            Err(Errno::ADDRINUSE) if tries < TRIES => tries += 1,
+            Err(errno) => return Err(socket(errno.into())),
+        }
+    }
+}
+
 impl Endpoint {
     pub(super) fn new(wishes: &Wishes) -> Result<Self, FabricError> {
-        let socket =
-            |e: std::io::Error| unusable(format!("no socket for peers to connect to: {e}"));
-        let config = endpoint_config(wishes).map_err(|e| unusable(format!("no random id: {e}")))?;
-        let contact = Contact::new(machine()).map_err(socket)?;
+        let (config, contact, listener) = listen(wishes)?;
         let address = Address::new(FabricKind::Shm, config.id, &contact.to_bytes())
             .map_err(|e| unusable(e.to_string()))?;
-        let listener = contact.listen().map_err(|e| socket(e.into()))?;
         let watch = Watch::new().map_err(|e| socket(e.into()))?;
         watch
             .add(&listener, super::LISTENER)

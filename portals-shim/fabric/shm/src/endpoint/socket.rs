@@ -2,7 +2,8 @@
 
 use crate::door::{network, receive, send_now, seqpacket};
 use host::peer::{Credentials, is_own_user};
-use host::secret::{Secret, random};
+use host::secret::Secret;
+use portals_core::ProcessId;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, bind, connect, listen};
@@ -14,57 +15,67 @@ const BACKLOG: i32 = 4096;
 /// Sockets that are looked at in one go.
 const ROUND: usize = 32;
 
-/// Where an endpoint listens, and the secret that a peer must know.
+/// Where an endpoint listens, and the secret that a peer must know. With its process id it is all of an address, of 32 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contact {
-    /// Of the name in Linux's abstract name space.
-    name: [u8; 16],
+    /// The socket is named after it: who has no address of the endpoint can see the name, and nothing by it.
+    id: ProcessId,
     pub(super) secret: Secret,
-    /// What tells the kernel and its layout of memory from others; the network namespace.
-    pub(super) machine: u64,
-    pub(super) network: u64,
+    /// 24 bits of what tells the kernel and its layout of memory from others, and of the network namespace. They are there for a better
+    /// message: who is elsewhere finds no socket in any case.
+    pub(super) machine: u32,
+    pub(super) network: u32,
+}
+
+/// 24 bits of a number; 0 of 0 alone.
+const fn short(number: u64) -> u32 {
+    let folded = (number ^ number >> 24 ^ number >> 48) as u32 & 0x00ff_ffff;
+    if folded == 0 && number != 0 {
+        1
+    } else {
+        folded
+    }
 }
 
 impl Contact {
-    const BYTES: usize = 16 + Secret::LEN + 8 + 8;
+    pub(super) const BYTES: usize = Secret::LEN + 3 + 3;
 
-    /// A new one of this process, that nobody can guess.
-    pub(super) fn new(machine: u64) -> io::Result<Self> {
-        let mut name = [0; 16];
-        random(&mut name)?;
+    /// A new one of this process, whose secret nobody can guess.
+    pub(super) fn new(id: ProcessId, machine: u64) -> io::Result<Self> {
         Ok(Self {
-            name,
+            id,
             secret: Secret::new()?,
-            machine,
-            network: network(),
+            machine: short(machine),
+            network: short(network()),
         })
     }
 
     pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut b = [0; Self::BYTES];
-        b[..16].copy_from_slice(&self.name);
-        b[16..32].copy_from_slice(self.secret.bytes());
-        b[32..40].copy_from_slice(&self.machine.to_le_bytes());
-        b[40..].copy_from_slice(&self.network.to_le_bytes());
+        b[..16].copy_from_slice(self.secret.bytes());
+        b[16..19].copy_from_slice(&self.machine.to_le_bytes()[..3]);
+        b[19..].copy_from_slice(&self.network.to_le_bytes()[..3]);
         b
     }
 
-    /// Of the first bytes.
-    pub(super) fn from_bytes(b: &[u8]) -> Option<Self> {
-        let (name, b) = b.split_first_chunk()?;
+    /// Of the first bytes, and of the process id beside them.
+    pub(super) fn from_bytes(id: ProcessId, b: &[u8]) -> Option<Self> {
         let (secret, b) = b.split_first_chunk()?;
-        let (machine, b) = b.split_first_chunk()?;
+        let ([a, b, c], rest) = b.split_first_chunk()?;
+        let [d, e, f] = rest.first_chunk()?;
         Some(Self {
-            name: *name,
+            id,
             secret: Secret::from_bytes(*secret),
-            machine: u64::from_le_bytes(*machine),
-            network: u64::from_le_bytes(*b.first_chunk()?),
+            machine: u32::from_le_bytes([*a, *b, *c, 0]),
+            network: u32::from_le_bytes([*d, *e, *f, 0]),
         })
     }
 
     fn address(&self) -> rustix::io::Result<SocketAddrUnix> {
-        let name: String = self.name.iter().map(|b| format!("{b:02x}")).collect();
-        SocketAddrUnix::new_abstract_name(format!("portolan-endpoint-{name}").as_bytes())
+        let ProcessId { nid, pid } = self.id;
+        SocketAddrUnix::new_abstract_name(
+            format!("portolan-endpoint-{nid:08x}{pid:08x}").as_bytes(),
+        )
     }
 
     /// A socket that listens there.
@@ -213,22 +224,28 @@ impl Watch {
 mod tests {
     use super::*;
 
+    const ID: ProcessId = ProcessId::new(7, 8);
+
     #[test]
     fn a_contact_travels_as_bytes_and_two_differ() {
-        let [a, b] = [1, 1].map(|machine| Contact::new(machine).unwrap());
-        let again = Contact::from_bytes(&a.to_bytes()).unwrap();
+        let [a, b] = [1, 1].map(|machine| Contact::new(ID, machine).unwrap());
+        let again = Contact::from_bytes(ID, &a.to_bytes()).unwrap();
         assert_eq!(
-            (again.name, again.machine, again.network),
-            (a.name, a.machine, a.network)
+            (again.id, again.machine, again.network),
+            (a.id, a.machine, a.network)
         );
         assert!(again.secret.is(a.secret.bytes()));
-        assert!(a.name != b.name && !a.secret.is(b.secret.bytes()));
-        assert!(Contact::from_bytes(&a.to_bytes()[1..]).is_none());
+        assert!(!a.secret.is(b.secret.bytes()));
+        assert!(Contact::from_bytes(ID, &a.to_bytes()[1..]).is_none());
+        assert_eq!(
+            (short(0), short(1 << 24 | 1), short(0x1234_5678)),
+            (0, 1, 0x34_566a)
+        );
     }
 
     #[test]
     fn a_watch_tells_of_messages_and_connections() {
-        let contact = Contact::new(1).unwrap();
+        let contact = Contact::new(ProcessId::new(7, std::process::id()), 1).unwrap();
         assert_eq!(contact.connect().unwrap_err(), ConnectError::Gone);
         let listener = contact.listen().unwrap();
         let watch = Watch::new().unwrap();

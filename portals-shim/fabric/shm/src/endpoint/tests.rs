@@ -24,7 +24,7 @@ fn endpoint() -> (Ni, Endpoint) {
 }
 
 fn stranger(config: NiConfig) -> Address {
-    let contact = Contact::new(1).unwrap();
+    let contact = Contact::new(config.id, 1).unwrap();
     Address::new(FabricKind::Shm, config.id, &contact.to_bytes()).unwrap()
 }
 
