@@ -187,7 +187,7 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         rx_flags: 0,
         threading: abi::THREAD_SAFE,
         progress: [abi::PROGRESS_MANUAL; 2],
-        av_type: abi::AV_TABLE,
+        av_type: abi::AV_UNSPEC,
         mr_mode: unnamed_mr_mode(version),
         kind: None,
         sizes: Sizes::USUAL,

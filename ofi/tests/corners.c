@@ -126,6 +126,9 @@ static void offers(void)
     REFUSED(hints->domain_attr->data_progress = -1);
     REFUSED(hints->domain_attr->resource_mgmt = 9);
     REFUSED(hints->domain_attr->av_type = 9);
+    /* Who names no type of address vector may have either. */
+    OFFERED(hints->domain_attr->av_type = FI_AV_UNSPEC, offered->domain_attr->av_type == FI_AV_UNSPEC);
+    OFFERED(hints->domain_attr->av_type = FI_AV_MAP, offered->domain_attr->av_type == FI_AV_MAP);
     /* The peer that a program means to reach. */
     char name[64] = {0};
     size_t len = sizeof name;
