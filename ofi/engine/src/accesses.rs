@@ -3,8 +3,9 @@
 //! Memory whose accesses somebody counts has a descriptor with an event queue, of its own, since no grant bounds how often peers
 //! access memory. Other memory has none, and costs its owner nothing. Atomic operations are counted where they are made.
 
+use crate::capacity::CAPACITY;
 use crate::completion::Counter;
-use crate::core::{Core, ROOM, Refused, Registered};
+use crate::core::{Core, Refused, Registered};
 use crate::landing::ACCESS;
 use crate::memory::Buffer;
 use crate::remote::Access;
@@ -12,15 +13,26 @@ use portals_shim::{Brief, EqHandle, EventKind, MdOptions, MdSpec, NiFail};
 use std::sync::Arc;
 
 /// Accesses that may have ended while the program makes no progress. Each takes the room of an event.
-const EVENTS: u64 = ROOM as u64;
+const EVENTS: u64 = CAPACITY as u64;
 
 /// Who counts what peers do.
+///
+/// An atomic operation that fetches and modifies is a read to an endpoint (`fi_endpoint(3)`), and a write, too, to the memory that it
+/// modifies (`fi_mr(3)`): OpenSHMEM waits for it there.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Reads, and atomic operations that fetch (`FI_REMOTE_READ`).
     pub read: Option<Arc<Counter>>,
-    /// Writes, and atomic operations that do not fetch (`FI_REMOTE_WRITE`).
+    /// Writes, and atomic operations that do not fetch, or of memory those that modify it (`FI_REMOTE_WRITE`).
     pub write: Option<Arc<Counter>>,
+}
+
+/// What a peer's operation does with memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effect {
+    /// Its initiator is given what was there.
+    pub(crate) fetches: bool,
+    pub(crate) modifies: bool,
 }
 
 impl Counts {
@@ -28,11 +40,26 @@ impl Counts {
         self.read.is_none() && self.write.is_none()
     }
 
-    fn of(&self, write: bool) -> Option<&Arc<Counter>> {
-        match write {
-            true => self.write.as_ref(),
-            false => self.read.as_ref(),
-        }
+    /// Counts it as one operation of an endpoint.
+    fn add_of_endpoint(&self, effect: Effect) {
+        let counter = match effect.fetches {
+            true => &self.read,
+            false => &self.write,
+        };
+        counter.iter().for_each(|counter| counter.add(1));
+    }
+
+    /// Counts what it does with memory; once, where one counter counts both.
+    fn add_of_memory(&self, effect: Effect) {
+        let write = self.write.as_ref().filter(|_| effect.modifies);
+        let read = self
+            .read
+            .as_ref()
+            .filter(|read| effect.fetches && write.is_none_or(|write| !Arc::ptr_eq(read, write)));
+        write
+            .into_iter()
+            .chain(read)
+            .for_each(|counter| counter.add(1));
     }
 
     /// Others count from now on, of what these say.
@@ -128,23 +155,23 @@ impl Core {
 
     /// A peer's access has ended.
     pub(crate) fn accessed(&self, event: &Brief) {
-        let write = match event.kind {
-            EventKind::PutEnd => true,
-            EventKind::GetEnd => false,
+        let (fetches, modifies) = match event.kind {
+            EventKind::PutEnd => (false, true),
+            EventKind::GetEnd => (true, false),
             _ => return,
         };
         if event.ni_fail == NiFail::OK {
-            self.count_access(event.match_bits, write);
+            let effect = Effect { fetches, modifies };
+            self.count_access(event.match_bits, effect);
         }
     }
 
     /// A peer has accessed the memory of this key.
-    pub(crate) fn count_access(&self, key: u64, write: bool) {
-        let of_key = self.memory.get(&key).and_then(|r| r.counts.of(write));
-        let of_endpoint = self.accesses.of_endpoint.of(write);
-        for counter in of_key.into_iter().chain(of_endpoint) {
-            counter.add(1);
+    pub(crate) fn count_access(&self, key: u64, effect: Effect) {
+        if let Some(registered) = self.memory.get(&key) {
+            registered.counts.add_of_memory(effect);
         }
+        self.accesses.of_endpoint.add_of_endpoint(effect);
     }
 
     /// More accesses have ended than there is room for: whoever waits for one of them learns that.

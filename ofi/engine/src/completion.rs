@@ -1,7 +1,7 @@
 //! Completions: what an operation's end tells the program, by a queue, by a counter, or not at all.
 
 use crate::addresses::{Addresses, Numbered};
-use crate::core::ROOM;
+use crate::capacity::CAPACITY;
 use crate::wait::WaitObject;
 use portals_shim::ProcessId;
 use std::collections::VecDeque;
@@ -117,7 +117,7 @@ pub struct Queue {
 
 impl Queue {
     /// Entries of any queue that programs may leave there before peers' writes wait.
-    pub const LEAST: usize = ROOM;
+    pub const LEAST: usize = CAPACITY;
 
     /// A queue that is awaited by this. Peers' writes fill it with as many entries as `size` says, or [`Queue::LEAST`].
     pub fn new(wait: WaitObject, size: usize) -> Self {

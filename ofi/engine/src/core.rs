@@ -1,6 +1,7 @@
 //! What an endpoint does with its operations and with what arrives; all of it under one lock.
 
 use crate::accesses::{Accesses, Counts};
+use crate::capacity::CAPACITY;
 use crate::completion::{End, Failure, Op, Reporter};
 use crate::frames::{self, Frames};
 use crate::landing::{CONTROL, EAGER, Landing, MESSAGES, NUMBER, RoomError, Slots};
@@ -16,15 +17,12 @@ use portals_shim::{
 };
 use std::collections::HashMap;
 
-/// How many events, operations that wait, counted accesses and entries of a completion queue there is room for. Tests have less room,
-/// so that they come to each bound on a slow device too.
-pub(crate) const ROOM: usize = if cfg!(test) { 1 << 14 } else { 1 << 16 };
 /// Events that may be there at once: several for each message that may land, and for each operation.
-const EVENTS: u64 = ROOM as u64;
+const EVENTS: u64 = CAPACITY as u64;
 /// Operations with a descriptor of their own that may be under way: each has an event at its end, or two.
 pub(crate) const MOST_PENDING: usize = EVENTS as usize / 4;
 /// Operations that may wait for peers before a program is told to try again.
-const MOST_QUEUED: usize = ROOM;
+const MOST_QUEUED: usize = CAPACITY;
 
 /// What a slot is sent for.
 #[derive(Debug)]

@@ -41,6 +41,7 @@ mod accesses;
 pub mod addresses;
 mod arrivals;
 pub mod atomic;
+mod capacity;
 pub mod completion;
 mod core;
 mod endpoint;

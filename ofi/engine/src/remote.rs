@@ -1,6 +1,6 @@
 //! Remote memory: who registers it, who reads and writes it.
 
-use crate::accesses::Counts;
+use crate::accesses::{Counts, Effect};
 use crate::atomic::{self, Form, Request};
 use crate::completion::{End, Failure, Op};
 use crate::core::{Core, Pending, Refused, Registered, Use, memory_of};
@@ -221,7 +221,11 @@ impl Core {
         if writes {
             place.store_bytes(&after);
         }
-        self.count_access(request.key, request.form == Form::Plain);
+        let effect = Effect {
+            fetches: reads,
+            modifies: writes,
+        };
+        self.count_access(request.key, effect);
         Some(if reads { before } else { Vec::new() })
     }
 

@@ -71,6 +71,43 @@ fn accesses_are_counted_by_their_memory_and_by_their_endpoint() {
     assert_eq!(nobody, Err(Refused::Invalid));
 }
 
+/// What waits for memory to change is told of an operation that changes it and fetches what was there, as OpenSHMEM's is.
+#[test]
+fn a_fetching_atomic_is_a_read_to_the_endpoint_and_a_write_to_the_memory_that_it_modifies() {
+    let [a, b] = pair();
+    let [memory, one, was] = [(); 3].map(|()| Region::new(8).unwrap());
+    let lent = buffer(&memory, 0, 8);
+    let (all, of_one, together) = (counts(), counts(), Arc::<Counter>::default());
+    b.endpoint.count(None, all.clone()).unwrap();
+    for key in [1, 2] {
+        b.endpoint.register(key, &lent, BOTH).unwrap();
+    }
+    b.endpoint.count(Some(1), of_one.clone()).unwrap();
+    let both = Some(Arc::clone(&together));
+    let (read, write) = (both.clone(), both);
+    b.endpoint.count(Some(2), Counts { read, write }).unwrap();
+    for key in [1, 2] {
+        let make = |operation, fetch: bool| {
+            let call = AtomicCall {
+                datatype: Datatype::U64,
+                operation,
+                compare: None,
+                result: fetch.then(|| buffer(&was, 0, 8)),
+            };
+            let (remote, operand) = (Remote { offset: 0, key }, buffer(&one, 0, 8));
+            let op = a.op(1, flags::READ);
+            let begun = a.endpoint.atomic(a.peers[1], remote, &operand, call, op);
+            begun.unwrap();
+            next(&[&a, &b]).unwrap();
+        };
+        make(Operation::Sum, false);
+        make(Operation::Sum, true);
+        make(Operation::Read, true);
+    }
+    assert_eq!((told(&all), told(&of_one)), ([4, 2], [2, 2]));
+    assert_eq!(together.done(), 3, "each operation once");
+}
+
 /// The library of the target takes part in more accesses than there is room for events, and its program looks at none.
 #[test]
 fn accesses_that_nobody_could_count_are_a_failure_of_the_counter() {
