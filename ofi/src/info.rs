@@ -276,6 +276,10 @@ unsafe fn wanted(version: u32, hints: *const Info) -> Outcome<Wanted> {
         {
             return Err(no("memory is reached by offsets and by the program's keys"));
         }
+        let old = abi::MR_BASIC | abi::MR_SCALABLE;
+        if domain.mr_mode & old != 0 && domain.mr_mode & !old != 0 {
+            return Err(no("a mode of libfabric 1.4 beside those that replace it"));
+        }
         if domain.mr_mode & abi::MR_SCALABLE != 0 {
             wanted.mr_mode = abi::MR_SCALABLE;
         }
