@@ -227,6 +227,29 @@ pub(super) const ALL: &[Environment] = &[
         ..PLAIN
     },
     Environment {
+        name: "a network namespace a rank, users with a TMPDIR of root and umask 777",
+        outside: &["env", "TMPDIR=/root"],
+        inside: &[
+            "unshare",
+            "--net",
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--",
+            "sh",
+            "-c",
+            "umask 777 && exec \"$@\"",
+            "sh",
+        ],
+        needs: &[Need::Root],
+        refused: &[(
+            "seastar",
+            "they must be on one machine and in one network namespace",
+        )],
+        ..PLAIN
+    },
+    Environment {
         name: "a /dev/shm and a /run a rank",
         inside: &[
             "unshare",

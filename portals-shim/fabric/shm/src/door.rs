@@ -34,7 +34,7 @@ use host::limit::raise_descriptors;
 use host::peer::{Credentials, is_own_user};
 use host::secret::{Secret, random};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::Mode;
+use rustix::fs::{Access, CWD, Mode, OFlags, access, chmod, openat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -44,7 +44,7 @@ use rustix::net::{
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -240,7 +240,10 @@ impl Second {
         // Only the own user may enter it, and it is new.
         rustix::fs::mkdir(&directory, Mode::RWXU)?;
         let opened = seqpacket().and_then(|socket| {
-            bind(&socket, &SocketAddrUnix::new(door_in(&directory))?)?;
+            // The user's mask may forbid them to the own user too.
+            chmod(&directory, Mode::RWXU)?;
+            by_name(&directory, |name| bind(&socket, name))?;
+            chmod(door_in(&directory), Mode::RUSR | Mode::WUSR)?;
             listen(&socket, BACKLOG)?;
             Ok(socket)
         });
@@ -260,8 +263,29 @@ impl Drop for Second {
     }
 }
 
+/// Whether this user may make a directory there.
+fn may_have(place: &Path) -> bool {
+    place.is_dir() && access(place, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+}
+
 fn door_in(directory: &Path) -> PathBuf {
     directory.join("door")
+}
+
+/// Uses the second door by a name that the system takes for a socket: of at most 107 bytes, however deep the directory is.
+fn by_name<T>(
+    directory: &Path,
+    mut call: impl FnMut(&SocketAddrUnix) -> rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
+    match SocketAddrUnix::new(door_in(directory)) {
+        Err(Errno::NAMETOOLONG) => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let entered = openat(CWD, directory, flags, Mode::empty())?;
+            let short = format!("/proc/self/fd/{}/door", entered.as_raw_fd());
+            call(&SocketAddrUnix::new(short)?)
+        }
+        name => call(&name?),
+    }
 }
 
 /// What ranks need to find the door, and to be let in.
@@ -373,7 +397,9 @@ impl Door {
         )]
         let usual = std::env::temp_dir();
         let places = [usual.clone(), "/tmp".into(), "/dev/shm".into()];
-        let place = places.into_iter().find(|p| p.is_dir()).unwrap_or(usual);
+        let place = places.into_iter().find(|p| may_have(p)).unwrap_or(usual);
+        // Ranks may be in other folders.
+        let place = std::path::absolute(&place).unwrap_or(place);
         let directory = place.join(format!("portolan-{hidden}"));
         let bound = || {
             let socket = seqpacket()?;
@@ -722,7 +748,7 @@ fn second(address: &Address, name: io::Error) -> Result<OwnedFd, DoorError> {
     let at = door_in(&address.directory);
     let mut left = Awake::new(PATIENCE);
     loop {
-        match SocketAddrUnix::new(&at).and_then(|to| reach(&to, PATIENCE, Duration::ZERO)) {
+        match by_name(&address.directory, |to| reach(to, PATIENCE, Duration::ZERO)) {
             Ok(socket) => return Ok(socket),
             Err(Errno::NOENT | Errno::CONNREFUSED) if !left.is_over() => {
                 std::thread::sleep(PAUSE);

@@ -1,5 +1,6 @@
 use super::*;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
 
 fn file() -> OwnedFd {
@@ -136,7 +137,32 @@ fn a_rank_that_says_it_came_and_did_not_is_an_answer() {
 /// A process in a network namespace of its own, where no abstract name of this one is known.
 #[test]
 fn who_cannot_reach_the_name_comes_to_the_second_door_which_leaves_nothing() {
-    let door = open(2, 1);
+    comes_to_the_second(open(2, 1));
+}
+
+/// A name in it is longer than that of a socket may be.
+#[test]
+fn the_second_door_may_be_in_a_directory_with_a_long_name() {
+    let deep = tempfile::tempdir().unwrap();
+    let mut door = open(2, 1);
+    door.address.directory = deep.path().join("x".repeat(200));
+    comes_to_the_second(door);
+}
+
+#[test]
+fn the_second_door_is_where_its_user_may_make_one() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(may_have(folder.path()));
+    assert!(!may_have(&folder.path().join("missing")));
+    let closed = std::fs::Permissions::from_mode(0o500);
+    std::fs::set_permissions(folder.path(), closed).unwrap();
+    // Root may everywhere.
+    let is_root = rustix::process::geteuid().is_root();
+    assert_eq!(may_have(folder.path()), is_root);
+    assert!(Door::open(2, 0).unwrap().address.directory.is_absolute());
+}
+
+fn comes_to_the_second(door: Door) {
     let directory = door.address.directory.clone();
     let mut elsewhere = door.address.clone();
     elsewhere.name.push('x');
