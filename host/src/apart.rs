@@ -18,6 +18,7 @@
 use crate::own_thread::undisturbed;
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
@@ -26,11 +27,19 @@ const STACK: usize = 1 << 20;
 /// The status of a go-between that knows no reason; reasons are numbers of errors.
 const UNKNOWN: c_int = 255;
 
+/// What the go-between is lent.
+struct Task<'a> {
+    command: &'a mut Command,
+    /// Signals that the caller blocks, as what it starts is to.
+    mask: libc::sigset_t,
+}
+
 /// The go-between: it has the memory of the program, whose thread stands still meanwhile.
-extern "C" fn spawn(command: *mut c_void) -> c_int {
+extern "C" fn spawn(task: *mut c_void) -> c_int {
     // SAFETY: what `spawn_apart` has lent, which waits until this process has ended.
-    let command = unsafe { &mut *command.cast::<Command>() };
-    match catch_unwind(AssertUnwindSafe(|| command.spawn())) {
+    let task = unsafe { &mut *task.cast::<Task<'_>>() };
+    take_signals(&task.mask);
+    match catch_unwind(AssertUnwindSafe(|| task.command.spawn())) {
         Ok(Ok(_)) => 0,
         Ok(Err(error)) => error
             .raw_os_error()
@@ -38,6 +47,32 @@ extern "C" fn spawn(command: *mut c_void) -> c_int {
             .unwrap_or(UNKNOWN),
         Err(_) => UNKNOWN,
     }
+}
+
+/// Takes signals as the program does, but that none runs a handler of it: actions are the go-between's own, unlike memory.
+fn take_signals(mask: &libc::sigset_t) {
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: a structure of integers, for which zeros are values.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: there is room for the action, and none is set.
+        let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } == 0;
+        if known && ![libc::SIG_IGN, libc::SIG_DFL].contains(&action.sa_sigaction) {
+            action.sa_sigaction = libc::SIG_DFL;
+            // SAFETY: the default action of a signal.
+            unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+        }
+    }
+    // SAFETY: a mask that the caller has asked the system for.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
+}
+
+/// Signals that this thread blocks.
+fn mask() -> libc::sigset_t {
+    let mut mask = MaybeUninit::uninit();
+    // SAFETY: room for a set; none is set.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), mask.as_mut_ptr()) };
+    // SAFETY: the call cannot fail without a set to read, and has written it.
+    unsafe { mask.assume_init() }
 }
 
 /// Starts `command` as a process that is no child of this one. It has no pipes to this one, and nobody here is told of its end. From
@@ -53,16 +88,20 @@ extern "C" fn spawn(command: *mut c_void) -> c_int {
 pub fn spawn_apart(command: &mut Command) -> io::Result<()> {
     let mut stack: Vec<u128> = Vec::with_capacity(STACK / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
+    let mut task = Task {
+        command,
+        mask: mask(),
+    };
     let status = undisturbed(|| {
-        let command: *mut Command = command;
+        let task = &raw mut task;
         // SAFETY: the stack is the go-between's alone and aligned as stacks are. With CLONE_VFORK this thread goes on when the
-        // go-between has ended, so that the stack and the command live for all of its life.
+        // go-between has ended, so that the stack and the task live for all of its life.
         let between = unsafe {
             libc::clone(
                 spawn,
                 top.cast(),
                 libc::CLONE_VM | libc::CLONE_VFORK,
-                command.cast(),
+                task.cast(),
             )
         };
         if between < 0 {
@@ -114,6 +153,21 @@ mod tests {
         read.read_to_string(&mut said).unwrap();
         let parent: u32 = said.trim().parse().unwrap();
         assert_ne!(parent, std::process::id());
+    }
+
+    /// As from any other start: a process that blocked them could not be ended in order.
+    #[test]
+    fn what_is_started_apart_takes_the_signals_that_its_starter_takes() {
+        let (mut read, write) = io::pipe().unwrap();
+        let mut grep = Command::new("grep");
+        let own = "/proc/thread-self/status";
+        grep.args(["^SigBlk", "/proc/self/status"]).stdout(write);
+        spawn_apart(&mut grep).unwrap();
+        drop(grep);
+        let mut said = String::new();
+        read.read_to_string(&mut said).unwrap();
+        let status = std::fs::read_to_string(own).unwrap();
+        assert!(!said.is_empty() && status.contains(said.trim()), "{said}");
     }
 
     #[test]
