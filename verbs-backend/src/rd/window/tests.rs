@@ -160,6 +160,15 @@ fn a_segment_is_lost_when_enough_later_ones_have_arrived() {
 }
 
 #[test]
+fn one_that_was_repeated_does_not_hide_those_behind_it() {
+    let mut world = World::new(6);
+    world.expire(0);
+    assert_eq!(world.resend(10), Some(0));
+    world.arrive(4);
+    assert_eq!(world.find_lost(3), [1]);
+}
+
+#[test]
 fn the_earliest_lost_one_goes_first_and_one_that_arrived_not_at_all() {
     let mut world = World::new(4);
     for place in [3, 1, 0, 2] {
