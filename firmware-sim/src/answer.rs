@@ -1,21 +1,11 @@
 //! Answers that say that a request has failed, for whoever holds the Portals state of a process.
 
-use portals_core::{Body, Header, Incoming, Ni, NiFail};
+use portals_core::{Ack, Body, Header, Incoming, Ni, NiFail};
 
 /// The answer with which a target says that `request` has failed; `None` when none is awaited.
 pub fn refusal(request: &Header) -> Option<Header> {
     let body = match request.body {
-        Body::Put {
-            length,
-            remote_offset,
-            ack_md: Some(md),
-            ..
-        } => Body::Ack {
-            md,
-            offset: remote_offset,
-            rlength: length,
-            mlength: 0,
-        },
+        Body::Put { .. } => Body::Ack(Ack::of_nothing(&request.body)?),
         Body::Get {
             length,
             reply_md,
@@ -46,12 +36,12 @@ pub fn refusal(request: &Header) -> Option<Header> {
 /// The request behind an answer with the failure flag, as far as its end needs it.
 pub fn request_of(answer: &Header) -> Option<Header> {
     let body = match answer.body {
-        Body::Ack {
+        Body::Ack(Ack {
             md,
             offset,
             rlength,
             ..
-        } => Body::Put {
+        }) => Body::Put {
             length: rlength,
             remote_offset: offset,
             hdr_data: 0,
@@ -100,9 +90,9 @@ pub fn fail(ni: &mut Ni, request: &Header) {
 #[must_use]
 pub fn has_succeeded(answer: &Body) -> bool {
     match *answer {
-        Body::Ack {
+        Body::Ack(Ack {
             rlength, mlength, ..
-        } => mlength > 0 || rlength == 0,
+        }) => mlength > 0 || rlength == 0,
         _ => false,
     }
 }
@@ -120,12 +110,12 @@ pub enum Likeness {
 #[must_use]
 pub fn likeness(answer: &Header, request: &Header) -> Option<Likeness> {
     let key = |body: &Body| match *body {
-        Body::Ack {
+        Body::Ack(Ack {
             md,
             offset,
             rlength,
             ..
-        } => Some((md, rlength, offset)),
+        }) => Some((md, rlength, offset)),
         Body::Reply {
             md,
             local_offset,
@@ -149,7 +139,7 @@ pub fn likeness(answer: &Header, request: &Header) -> Option<Likeness> {
 #[must_use]
 pub fn answers(answer: &Body, request: &Body) -> bool {
     match (answer, request) {
-        (Body::Ack { md, .. }, Body::Put { ack_md, .. }) => *ack_md == Some(*md),
+        (Body::Ack(Ack { md, .. }), Body::Put { ack_md, .. }) => *ack_md == Some(*md),
         (Body::Reply { md, .. }, Body::Get { reply_md, .. } | Body::GetPut { reply_md, .. }) => {
             md == reply_md
         }

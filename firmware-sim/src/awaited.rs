@@ -265,7 +265,7 @@ impl Awaited {
 mod tests {
     use super::*;
     use crate::answer::refusal;
-    use portals_core::{MdHandle, ProcessId};
+    use portals_core::{Ack, MdHandle, ProcessId};
 
     fn put(md: Option<u32>, bits: u64) -> Header {
         Header {
@@ -296,7 +296,7 @@ mod tests {
     /// The ack of a target that manages its offsets.
     fn ack_at(request: &Header, offset: u64) -> Header {
         let mut ack = refusal(request).unwrap();
-        let Body::Ack { offset: at, .. } = &mut ack.body else {
+        let Body::Ack(Ack { offset: at, .. }) = &mut ack.body else {
             panic!("not an ack");
         };
         *at = offset;

@@ -22,7 +22,7 @@
 //! and job ids have 16 bits here, lengths 32. An index above 255 is sent as 255, which is out of
 //! range at every target.
 
-use portals_core::{Body, Header, MdHandle, ProcessId};
+use portals_core::{Fields, Header, MdHandle, ProcessId};
 
 /// Bytes of every header but a getput's.
 pub const LEN: usize = 48;
@@ -59,72 +59,46 @@ fn put_at<const N: usize>(b: &mut [u8; GETPUT_LEN], at: usize, bytes: [u8; N]) {
     b[at..at + N].copy_from_slice(&bytes);
 }
 
+/// The length, offset and extra word of the layout. An answer has no extra field, so that what it moved has room.
+fn to_words(fields: &Fields) -> [u64; 3] {
+    match fields.operation {
+        Fields::ACK => [fields.length, fields.offset, fields.moved],
+        Fields::REPLY => [fields.moved, fields.length, fields.offset],
+        _ => [fields.length, fields.offset, fields.extra],
+    }
+}
+
+/// The fields that these words stand for, with the others as in `rest`.
+fn from_words(words: [u64; 3], rest: Fields) -> Fields {
+    let [first, second, third] = words;
+    let (length, offset, extra, moved) = match rest.operation {
+        Fields::ACK => (first, second, 0, third),
+        Fields::REPLY => (second, third, 0, first),
+        _ => (first, second, third, rest.moved),
+    };
+    Fields {
+        length,
+        offset,
+        extra,
+        moved,
+        ..rest
+    }
+}
+
 /// The bytes, and how many of them count.
 #[must_use]
 pub fn encode(h: &Header) -> ([u8; GETPUT_LEN], usize) {
-    let (kind, ac, length, md, offset, extra, tail) = match h.body {
-        Body::Put {
-            length,
-            remote_offset,
-            hdr_data,
-            ac_index,
-            ack_md,
-        } => (
-            0u8,
-            ac_index,
-            length,
-            ack_md.map_or(NO_MD, MdHandle::raw),
-            remote_offset,
-            hdr_data,
-            None,
-        ),
-        Body::Get {
-            length,
-            remote_offset,
-            ac_index,
-            reply_md,
-            reply_offset,
-        } => (
-            1,
-            ac_index,
-            length,
-            reply_md.raw(),
-            remote_offset,
-            reply_offset,
-            None,
-        ),
-        Body::GetPut {
-            length,
-            remote_offset,
-            hdr_data,
-            ac_index,
-            reply_md,
-            reply_offset,
-        } => (
-            2,
-            ac_index,
-            length,
-            reply_md.raw(),
-            remote_offset,
-            hdr_data,
-            Some(reply_offset),
-        ),
-        Body::Ack {
-            md,
-            offset,
-            rlength,
-            mlength,
-        } => (3, 0, rlength, md.raw(), offset, mlength, None),
-        Body::Reply {
-            md,
-            local_offset,
-            rlength,
-            mlength,
-        } => (4, 0, mlength, md.raw(), rlength, local_offset, None),
-    };
+    let fields = Fields::of(&h.body);
+    let [length, offset, extra] = to_words(&fields);
+    let tail = (fields.operation == Fields::GET_PUT).then_some(fields.moved);
+    let md = fields.md.map_or(NO_MD, MdHandle::raw);
     let byte = |index: u32| index.min(255) as u8;
     let mut b = [0; GETPUT_LEN];
-    put_at(&mut b, 0, [kind, byte(h.pt_index), byte(ac), 0]);
+    put_at(
+        &mut b,
+        0,
+        [fields.operation, byte(h.pt_index), byte(fields.ac_index), 0],
+    );
     put_at(&mut b, 4, (h.source.nid as u16).to_le_bytes());
     put_at(&mut b, 6, (h.source.pid as u16).to_le_bytes());
     put_at(&mut b, 8, (h.target.pid as u16).to_le_bytes());
@@ -149,54 +123,26 @@ pub fn decode(packet: &[u8], nid: u32) -> Result<(Header, usize), HeaderError> {
     let u16_at = |at: usize| u32::from(u16::from_le_bytes([b[at], b[at + 1]]));
     let u32_at = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
     let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-    let (length, offset, extra) = (u64::from(u32_at(16)), u64_at(32), u64_at(40));
-    let (raw_md, ac_index) = (u32_at(20), u32::from(b[2]));
-    let md = MdHandle::from_raw(raw_md);
-    let mut end = LEN;
-    let body = match b[0] {
-        0 => Body::Put {
-            length,
-            remote_offset: offset,
-            hdr_data: extra,
-            ac_index,
-            ack_md: (raw_md != NO_MD).then_some(md),
-        },
-        1 => Body::Get {
-            length,
-            remote_offset: offset,
-            ac_index,
-            reply_md: md,
-            reply_offset: extra,
-        },
-        2 => {
-            let tail: &[u8; 8] = packet
-                .get(LEN..)
-                .and_then(|t| t.first_chunk())
-                .ok_or(short)?;
-            end = GETPUT_LEN;
-            Body::GetPut {
-                length,
-                remote_offset: offset,
-                hdr_data: extra,
-                ac_index,
-                reply_md: md,
-                reply_offset: u64::from_le_bytes(*tail),
-            }
-        }
-        3 => Body::Ack {
-            md,
-            offset,
-            rlength: length,
-            mlength: extra,
-        },
-        4 => Body::Reply {
-            md,
-            local_offset: extra,
-            rlength: offset,
-            mlength: length,
-        },
-        other => return Err(HeaderError::Type(other)),
+    let (operation, raw_md) = (b[0], u32_at(20));
+    let (tail, end) = if operation == Fields::GET_PUT {
+        let tail = packet.get(LEN..).and_then(|t| t.first_chunk());
+        (u64::from_le_bytes(*tail.ok_or(short)?), GETPUT_LEN)
+    } else {
+        (0, LEN)
     };
+    // Only a put can go without one.
+    let has_md = operation != Fields::PUT || raw_md != NO_MD;
+    let fields = from_words(
+        [u64::from(u32_at(16)), u64_at(32), u64_at(40)],
+        Fields {
+            operation,
+            ac_index: u32::from(b[2]),
+            md: has_md.then_some(MdHandle::from_raw(raw_md)),
+            moved: tail,
+            ..Fields::default()
+        },
+    );
+    let body = fields.body().map_err(|_| HeaderError::Type(operation))?;
     let header = Header {
         target: ProcessId::new(nid, u16_at(8)),
         source: ProcessId::new(u16_at(4), u16_at(6)),
@@ -212,6 +158,7 @@ pub fn decode(packet: &[u8], nid: u32) -> Result<(Header, usize), HeaderError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portals_core::{Ack, Body};
 
     #[test]
     fn every_operation_survives_the_wire() {
@@ -246,12 +193,12 @@ mod tests {
                 reply_md: md,
                 reply_offset: 1 << 35,
             },
-            Body::Ack {
+            Body::Ack(Ack {
                 md,
                 offset: 1 << 40,
                 rlength: 100,
                 mlength: 50,
-            },
+            }),
             Body::Reply {
                 md,
                 local_offset: 3,

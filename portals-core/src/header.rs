@@ -9,9 +9,13 @@
 //! 24 uid u32   28 jid u32    32 match bits u64        40 length u64     48 offset u64
 //! 56 extra u64 64 md u32     68 access control u32    72 moved length u64
 //! ```
-//! `extra` is hdr_data of a put or getput and the reply offset of a get; the reply offset of a getput
-//! stands in `moved length`, which no other request uses.
+//! [`Fields`] says what of a body stands where.
 
+mod fields;
+
+pub use fields::{Fields, FieldsError};
+
+use crate::ack::Ack;
 use crate::handle::MdHandle;
 use crate::types::ProcessId;
 
@@ -85,16 +89,7 @@ pub enum Body {
         reply_offset: u64,
     },
     /// The answer to a put.
-    Ack {
-        /// The put's source MD.
-        md: MdHandle,
-        /// The request's remote offset.
-        offset: u64,
-        /// The request's length.
-        rlength: u64,
-        /// What the target accepted.
-        mlength: u64,
-    },
+    Ack(Ack),
     /// The answer to a get or getput; `mlength` bytes of data follow.
     Reply {
         /// The destination MD.
@@ -141,70 +136,12 @@ impl Header {
 
     /// The byte form.
     pub fn encode(&self) -> [u8; WIRE_LEN] {
-        let (kind, length, offset, extra, md, ac, moved) = match self.body {
-            Body::Put {
-                length,
-                remote_offset,
-                hdr_data,
-                ac_index,
-                ack_md,
-            } => (
-                0,
-                length,
-                remote_offset,
-                hdr_data,
-                ack_md.map_or(NO_MD, MdHandle::raw),
-                ac_index,
-                0,
-            ),
-            Body::Get {
-                length,
-                remote_offset,
-                ac_index,
-                reply_md,
-                reply_offset,
-            } => (
-                1,
-                length,
-                remote_offset,
-                reply_offset,
-                reply_md.raw(),
-                ac_index,
-                0,
-            ),
-            Body::GetPut {
-                length,
-                remote_offset,
-                hdr_data,
-                ac_index,
-                reply_md,
-                reply_offset,
-            } => (
-                2,
-                length,
-                remote_offset,
-                hdr_data,
-                reply_md.raw(),
-                ac_index,
-                reply_offset,
-            ),
-            Body::Ack {
-                md,
-                offset,
-                rlength,
-                mlength,
-            } => (3, rlength, offset, 0, md.raw(), 0, mlength),
-            Body::Reply {
-                md,
-                local_offset,
-                rlength,
-                mlength,
-            } => (4, rlength, local_offset, 0, md.raw(), 0, mlength),
-        };
+        let fields = Fields::of(&self.body);
+        let md = fields.md.map_or(NO_MD, MdHandle::raw);
         let mut b = [0; WIRE_LEN];
         let mut put = |at: usize, bytes: &[u8]| b[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &MAGIC.to_le_bytes());
-        put(2, &[VERSION, kind]);
+        put(2, &[VERSION, fields.operation]);
         put(4, &self.pt_index.to_le_bytes());
         put(8, &self.target.nid.to_le_bytes());
         put(12, &self.target.pid.to_le_bytes());
@@ -213,12 +150,12 @@ impl Header {
         put(24, &self.uid.to_le_bytes());
         put(28, &self.jid.to_le_bytes());
         put(32, &self.match_bits.to_le_bytes());
-        put(40, &length.to_le_bytes());
-        put(48, &offset.to_le_bytes());
-        put(56, &extra.to_le_bytes());
+        put(40, &fields.length.to_le_bytes());
+        put(48, &fields.offset.to_le_bytes());
+        put(56, &fields.extra.to_le_bytes());
         put(64, &md.to_le_bytes());
-        put(68, &ac.to_le_bytes());
-        put(72, &moved.to_le_bytes());
+        put(68, &fields.ac_index.to_le_bytes());
+        put(72, &fields.moved.to_le_bytes());
         b
     }
 
@@ -238,46 +175,19 @@ impl Header {
                 version: b[2],
             });
         }
-        let (length, offset, extra) = (u64_at(40), u64_at(48), u64_at(56));
-        let (raw_md, ac_index, moved) = (u32_at(64), u32_at(68), u64_at(72));
-        let md = MdHandle::from_raw(raw_md);
-        let body = match b[3] {
-            0 => Body::Put {
-                length,
-                remote_offset: offset,
-                hdr_data: extra,
-                ac_index,
-                ack_md: (raw_md != NO_MD).then_some(md),
-            },
-            1 => Body::Get {
-                length,
-                remote_offset: offset,
-                ac_index,
-                reply_md: md,
-                reply_offset: extra,
-            },
-            2 => Body::GetPut {
-                length,
-                remote_offset: offset,
-                hdr_data: extra,
-                ac_index,
-                reply_md: md,
-                reply_offset: moved,
-            },
-            3 => Body::Ack {
-                md,
-                offset,
-                rlength: length,
-                mlength: moved,
-            },
-            4 => Body::Reply {
-                md,
-                local_offset: offset,
-                rlength: length,
-                mlength: moved,
-            },
-            other => return Err(DecodeError::Type(other)),
+        let (operation, raw_md) = (b[3], u32_at(64));
+        // Only a put can go without one.
+        let has_md = operation != Fields::PUT || raw_md != NO_MD;
+        let fields = Fields {
+            operation,
+            ac_index: u32_at(68),
+            length: u64_at(40),
+            offset: u64_at(48),
+            extra: u64_at(56),
+            md: has_md.then_some(MdHandle::from_raw(raw_md)),
+            moved: u64_at(72),
         };
+        let body = fields.body().map_err(|_| DecodeError::Type(operation))?;
         Ok(Self {
             target: ProcessId::new(u32_at(8), u32_at(12)),
             source: ProcessId::new(u32_at(16), u32_at(20)),

@@ -41,6 +41,7 @@
 extern crate alloc;
 
 mod ac;
+mod ack;
 mod advert;
 mod eq;
 mod error;
@@ -56,11 +57,12 @@ mod types;
 mod usage;
 
 pub use ac::AcEntry;
+pub use ack::Ack;
 pub use advert::Advert;
 pub use error::Error;
 pub use event::{Event, EventKind, MdSnapshot, NiFail};
 pub use handle::{EqHandle, Handle, HandleKind, MdHandle, MeHandle, OpId};
-pub use header::{Body, Header};
+pub use header::{Body, Fields, FieldsError, Header};
 pub use md::MdDesc;
 pub use memory::{Memory, Segment, Segments};
 pub use ni::{

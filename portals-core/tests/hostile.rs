@@ -3,7 +3,7 @@
 
 use portals_core::header::{DecodeError, WIRE_LEN};
 use portals_core::{
-    AckRequest, Body, EqHandle, Header, Incoming, InsertPosition, Limits, MdDesc, MdHandle,
+    Ack, AckRequest, Body, EqHandle, Header, Incoming, InsertPosition, Limits, MdDesc, MdHandle,
     MdOptions, MeSpec, Memory, Ni, NiConfig, NiFail, ProcessId, Unlink,
 };
 use proptest::prelude::*;
@@ -52,12 +52,12 @@ fn body() -> impl Strategy<Value = Body> {
                 }
             }
         ),
-        (handle(), n(), n(), n()).prop_map(|(md, offset, rlength, mlength)| Body::Ack {
+        (handle(), n(), n(), n()).prop_map(|(md, offset, rlength, mlength)| Body::Ack(Ack {
             md,
             offset,
             rlength,
             mlength
-        }),
+        })),
         (handle(), n(), n(), n()).prop_map(|(md, local_offset, rlength, mlength)| Body::Reply {
             md,
             local_offset,

@@ -1,6 +1,6 @@
 //! Writes the seeds of the corpora: `cargo run -p portolan-replay --example seeds`.
 
-use portals_core::{Body, Header, MdHandle, ProcessId};
+use portals_core::{Ack, Body, Header, MdHandle, ProcessId};
 use std::path::Path;
 
 fn header(body: Body) -> Header {
@@ -53,12 +53,12 @@ fn honest() -> [(&'static str, Header); 5] {
         ),
         (
             "ack",
-            header(Body::Ack {
+            header(Body::Ack(Ack {
                 md: md(40),
                 offset: 0,
                 rlength: 64,
                 mlength: 64,
-            }),
+            })),
         ),
         (
             "reply",

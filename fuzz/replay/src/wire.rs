@@ -7,7 +7,7 @@
 use crate::input::Input;
 use portals_core::header::WIRE_LEN;
 use portals_core::{
-    AckRequest, Body, EqHandle, Header, Incoming, InsertPosition, Limits, MdDesc, MdHandle,
+    Ack, AckRequest, Body, EqHandle, Header, Incoming, InsertPosition, Limits, MdDesc, MdHandle,
     MdOptions, MeSpec, Memory, Ni, NiConfig, NiFail, ProcessId, Segment, Segments, Status,
     THRESHOLD_INFINITE, Unlink,
 };
@@ -179,7 +179,7 @@ pub fn run(data: &[u8]) -> u32 {
         if flags & 4 != 0 {
             let i = usize::from(wire[WIRE_LEN - 1]) % v.mds.len();
             match &mut h.body {
-                Body::Ack { md, .. } | Body::Reply { md, .. } => *md = v.mds[i],
+                Body::Ack(Ack { md, .. }) | Body::Reply { md, .. } => *md = v.mds[i],
                 _ => {}
             }
         }

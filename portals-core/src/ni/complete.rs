@@ -2,6 +2,7 @@
 //! unlink rules).
 
 use super::{Ni, NiConfig};
+use crate::ack::Ack;
 use crate::eq::EventQueue;
 use crate::event::{Event, EventKind, MdSnapshot, NiFail};
 use crate::handle::{EqHandle, MdHandle, OpId};
@@ -102,13 +103,6 @@ impl What {
     }
 }
 
-/// The ack that a put asks for: the initiator's descriptor and offset.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AckTo {
-    pub(super) md: MdHandle,
-    pub(super) offset: u64,
-}
-
 /// An operation under way. The MD and the queue stay, because `pending` and `promised` keep them.
 #[derive(Debug)]
 pub(crate) struct Op {
@@ -120,7 +114,7 @@ pub(crate) struct Op {
     /// Sequence number of the START event, if one was posted.
     link: Option<u32>,
     /// Sent after a successful deposit.
-    ack: Option<AckTo>,
+    ack: Option<Ack>,
 }
 
 impl Op {
@@ -218,7 +212,7 @@ impl Ni {
         kind: OpKind,
         (start, end): (EventKind, EventKind),
         what: What,
-        ack: Option<AckTo>,
+        ack: Option<Ack>,
     ) -> Option<Begun> {
         let (md, length) = self.mds.at_mut_with_length(md_handle.0.slot())?;
         let (id, op) = self.ops.take(|| Op::BLANK)?;
@@ -339,7 +333,7 @@ impl Ni {
         ack
     }
 
-    fn ack(config: &NiConfig, end: &Event, AckTo { md, offset }: AckTo) -> Header {
+    fn ack(config: &NiConfig, end: &Event, ack: Ack) -> Header {
         Header {
             target: end.initiator,
             source: config.id,
@@ -347,12 +341,7 @@ impl Ni {
             jid: config.jid,
             pt_index: end.pt_index,
             match_bits: end.match_bits,
-            body: Body::Ack {
-                md,
-                offset,
-                rlength: end.rlength,
-                mlength: end.mlength,
-            },
+            body: Body::Ack(ack),
         }
     }
 

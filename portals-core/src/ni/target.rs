@@ -2,7 +2,8 @@
 //! (rules 1-18).
 
 use super::Ni;
-use super::complete::{Account, AckTo, Begun, OpKind, What};
+use super::complete::{Account, Begun, OpKind, What};
+use crate::ack::Ack;
 use crate::event::{EventKind, NiFail};
 use crate::handle::{MdHandle, OpId};
 use crate::header::{Body, Header};
@@ -161,7 +162,7 @@ impl Ni {
                 remote_offset,
                 hdr_data,
                 ac_index,
-                ack_md,
+                ack_md: _,
             } => {
                 let r = Request {
                     access: Access::Put,
@@ -170,7 +171,7 @@ impl Ni {
                     hdr_data,
                     ac_index,
                 };
-                return self.put_arrived(h, &r, ack_md);
+                return self.put_arrived(h, &r);
             }
             Body::Get {
                 length,
@@ -205,12 +206,7 @@ impl Ni {
                 };
                 self.get_arrived(h, &r, reply_md, reply_offset)
             }
-            Body::Ack {
-                md,
-                offset,
-                rlength,
-                mlength,
-            } => self.ack_arrived(h, md, offset, rlength, mlength),
+            Body::Ack(ack) => self.ack_arrived(h, ack),
             Body::Reply {
                 md,
                 local_offset,
@@ -281,7 +277,7 @@ impl Ni {
         m: &Match,
         kind: OpKind,
         events: (EventKind, EventKind),
-        ack: Option<AckTo>,
+        ack: Option<Ack>,
     ) -> Result<Begun, DropReason> {
         let what = Self::taken(h, r, m);
         let account = Account::Message(m.mlength);
@@ -313,15 +309,12 @@ impl Ni {
 
     /// Written so that the deposit is made where the caller wants it.
     #[inline(always)]
-    fn put_arrived(&mut self, h: &Header, r: &Request, ack_md: Option<MdHandle>) -> Incoming {
+    fn put_arrived(&mut self, h: &Header, r: &Request) -> Incoming {
         let m = match self.translate(h, r) {
             Ok(m) => m,
             Err(reason) => return self.drop_message(h, reason),
         };
-        let ack = ack_md.map(|md| AckTo {
-            md,
-            offset: r.remote_offset,
-        });
+        let ack = Ack::of(&h.body, m.mlength);
         let events = (EventKind::PutStart, EventKind::PutEnd);
         let begun = match self.accept(h, r, &m, OpKind::Deposit, events, ack) {
             Ok(begun) => begun,
@@ -336,27 +329,26 @@ impl Ni {
         })
     }
 
-    /// What a put asks for, and who waits for its ack.
+    /// What a put asks for.
     #[inline(always)]
-    fn put_of(h: &Header) -> Option<(Request, Option<MdHandle>)> {
+    fn put_of(h: &Header) -> Option<Request> {
         let Body::Put {
             length,
             remote_offset,
             hdr_data,
             ac_index,
-            ack_md,
+            ack_md: _,
         } = h.body
         else {
             return None;
         };
-        let r = Request {
+        Some(Request {
             access: Access::Put,
             length,
             remote_offset,
             hdr_data,
             ac_index,
-        };
-        Some((r, ack_md))
+        })
     }
 
     /// Takes a put whose data, or as much of it as there is, lies at hand: [`Ni::handle_header`] and
@@ -374,7 +366,7 @@ impl Ni {
     /// Handles a put whose data `place` puts where it belongs; see [`Ni::deposit_put`].
     #[inline(always)]
     pub fn deposit_put_with(&mut self, h: &Header, place: impl Place) -> Option<Deposited> {
-        let (r, ack_md) = Self::put_of(h)?;
+        let r = Self::put_of(h)?;
         let m = match self.translate(h, &r) {
             Ok(m) => m,
             Err(reason) => {
@@ -393,7 +385,7 @@ impl Ni {
             }
             None => place.place(&self.mds.slice(slot, None, m.offset, m.mlength), m.mlength),
         };
-        self.deposited(h, &r, &m, fail, ack_md)
+        self.deposited(h, &r, &m, fail)
     }
 
     /// Takes a put whose data its initiator has written into the descriptor `to`, as [`Ni::open_to_writes`] allows: the rest of
@@ -401,14 +393,14 @@ impl Ni {
     /// access control entry, if the owner still waits for the initiator's word that it knows of the change; then the put counts as
     /// `earlier`. `None`: it may not be written by this put, which was dropped.
     pub fn notified_put(&mut self, h: &Header, to: MdHandle, earlier: bool) -> Option<Deposited> {
-        let (r, ack_md) = Self::put_of(h)?;
+        let r = Self::put_of(h)?;
         let admitted = if earlier {
             Ok(())
         } else {
             self.admits(h, r.ac_index)
         };
         match admitted.and_then(|()| self.written_at(h, &r, to)) {
-            Ok(m) => self.deposited(h, &r, &m, NiFail::OK, ack_md),
+            Ok(m) => self.deposited(h, &r, &m, NiFail::OK),
             Err(reason) => {
                 self.drop_message(h, reason);
                 None
@@ -440,14 +432,7 @@ impl Ni {
 
     /// A put whose data is in place, or has failed: accounts it, posts its events, decides on its ack.
     #[inline(always)]
-    fn deposited(
-        &mut self,
-        h: &Header,
-        r: &Request,
-        m: &Match,
-        fail: NiFail,
-        ack_md: Option<MdHandle>,
-    ) -> Option<Deposited> {
+    fn deposited(&mut self, h: &Header, r: &Request, m: &Match, fail: NiFail) -> Option<Deposited> {
         let what = Self::taken(h, r, m);
         let account = Account::Message(m.mlength);
         let events = (EventKind::PutStart, EventKind::PutEnd);
@@ -455,16 +440,9 @@ impl Ni {
         let passed = self.pass(m.md, account, events, |_| what, fail, false);
         self.status.recv_count += 1;
         let passed = passed?;
-        let wanted = ack_md.filter(|_| passed.acks && fail == NiFail::OK);
-        let ack = wanted.map(|md| {
-            let body = Body::Ack {
-                md,
-                offset: r.remote_offset,
-                rlength: r.length,
-                mlength: m.mlength,
-            };
-            self.answer(h, body)
-        });
+        let granted = passed.acks && fail == NiFail::OK;
+        let wanted = Ack::of(&h.body, m.mlength).filter(|_| granted);
+        let ack = wanted.map(|ack| self.answer(h, Body::Ack(ack)));
         Some(Deposited {
             md: m.md,
             ack,
@@ -560,39 +538,28 @@ impl Ni {
         }
     }
 
-    fn ack_arrived(
-        &mut self,
-        h: &Header,
-        md: MdHandle,
-        offset: u64,
-        rlength: u64,
-        mlength: u64,
-    ) -> Result<Incoming, DropReason> {
+    fn ack_arrived(&mut self, h: &Header, ack: Ack) -> Result<Incoming, DropReason> {
+        let Ack { md, offset, .. } = ack;
         self.await_less(md, |rest| &mut rest.acks_due)?;
         self.md(md)
             .filter(|md| md.active && md.shown.eq.is_some())
             .ok_or(DropReason::Stale)?;
-        self.post_ack(md, Self::answered(h, rlength, mlength, offset), NiFail::OK);
+        let what = Self::answered(h, ack.rlength, ack.mlength, offset);
+        self.post_ack(md, what, NiFail::OK);
         Ok(Incoming::Acked)
     }
 
     /// The ack that `put` asked for will not come, because its target is given up: an ACK event with a failure
     /// takes its place, so that a program which waits for it does not wait for ever.
     pub fn ack_lost(&mut self, put: &Header) {
-        let Body::Put {
-            length,
-            remote_offset,
-            ack_md: Some(md),
-            ..
-        } = put.body
-        else {
+        let Some(ack) = Ack::of_nothing(&put.body) else {
             return;
         };
-        let awaited = self.await_less(md, |rest| &mut rest.acks_due).is_ok();
-        if awaited && self.md(md).is_some_and(|md| md.shown.eq.is_some()) {
-            let mut what = Self::answered(put, length, 0, remote_offset);
+        let awaited = self.await_less(ack.md, |rest| &mut rest.acks_due).is_ok();
+        if awaited && self.md(ack.md).is_some_and(|md| md.shown.eq.is_some()) {
+            let mut what = Self::answered(put, ack.rlength, ack.mlength, ack.offset);
             what.initiator = put.target;
-            self.post_ack(md, what, NiFail::FAIL);
+            self.post_ack(ack.md, what, NiFail::FAIL);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Gets and getputs.
 
 use super::world::*;
-use crate::{Body, DropReason, Header, Incoming, NiConfig, NiFail, Unlink};
+use crate::{Ack, Body, DropReason, Header, Incoming, NiConfig, NiFail, Unlink};
 
 /// Section 4.1 rows 5 and 6: with the Cray switch a get has SEND events and costs two counts.
 #[test]
@@ -41,12 +41,12 @@ fn answers_nobody_waits_for_are_dropped() {
         rlength: 8,
         mlength: 8,
     });
-    let ack = answer(Body::Ack {
+    let ack = answer(Body::Ack(Ack {
         md: src.md,
         offset: 0,
         rlength: 8,
         mlength: 8,
-    });
+    }));
     let refused = |w: &mut World, h: &Header| {
         assert!(matches!(
             w[0].ni.handle_header(h),

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::{
-    AckRequest, Body, EqHandle, Error, Event, Header, InPlace, Incoming, Limits, MdDesc, MdHandle,
-    MdOptions, Memory, Ni, NiConfig, NiFail, ProcessId, THRESHOLD_INFINITE, Unlink,
+    Ack, AckRequest, Body, EqHandle, Error, Event, Header, InPlace, Incoming, Limits, MdDesc,
+    MdHandle, MdOptions, Memory, Ni, NiConfig, NiFail, ProcessId, THRESHOLD_INFINITE, Unlink,
 };
 
 const OWN: ProcessId = ProcessId::new(1, 1);
@@ -61,12 +61,12 @@ fn answer(request: &Header) -> Option<Header> {
             remote_offset,
             ack_md: Some(md),
             ..
-        } => Body::Ack {
+        } => Body::Ack(Ack {
             md,
             offset: remote_offset,
             rlength: length,
             mlength: length,
-        },
+        }),
         Body::Get {
             length,
             reply_md: md,
@@ -92,12 +92,12 @@ fn answer(request: &Header) -> Option<Header> {
 fn in_place(request: &Header) -> Option<InPlace> {
     let answer = answer(request)?;
     let (md, offset, length) = match answer.body {
-        Body::Ack {
+        Body::Ack(Ack {
             md,
             offset,
             mlength,
             ..
-        } => (md, offset, mlength),
+        }) => (md, offset, mlength),
         Body::Reply {
             md,
             local_offset,

@@ -1,7 +1,7 @@
 //! What a message from the wire does.
 
 use super::{Model, Verdict, fits};
-use portals_core::{Body, Event, EventKind, Header, MdHandle, MdOptions as O};
+use portals_core::{Ack, Body, Event, EventKind, Header, MdHandle, MdOptions as O};
 
 impl Model {
     fn admitted(&self, h: &Header, ac_index: u32) -> bool {
@@ -59,12 +59,12 @@ impl Model {
     /// A message arrives; returns what it does and the number of the operation it starts.
     pub(crate) fn arrive(&mut self, h: &Header) -> (Verdict, Option<u64>) {
         let result = match h.body {
-            Body::Ack {
+            Body::Ack(Ack {
                 md,
                 offset,
                 rlength,
                 mlength,
-            } => self.ack(h, md, offset, rlength, mlength),
+            }) => self.ack(h, md, offset, rlength, mlength),
             Body::Reply {
                 md,
                 local_offset,
@@ -140,12 +140,12 @@ impl Model {
         let (kinds, ack, verdict) = match h.body {
             Body::Put { ack_md, .. } => {
                 let ack = ack_md.filter(|_| !o.contains(O::ACK_DISABLE)).map(|md| {
-                    answer(Body::Ack {
+                    answer(Body::Ack(Ack {
                         md,
                         offset: remote_offset,
                         rlength: length,
                         mlength: moved,
-                    })
+                    }))
                 });
                 let kinds = (EventKind::PutStart, EventKind::PutEnd);
                 (kinds, ack, Verdict::Deposit(bytes, searched))

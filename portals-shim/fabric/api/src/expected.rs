@@ -1,6 +1,6 @@
 //! Requests to a peer whose answer has not come: if the peer is given up, each of them fails.
 
-use portals_core::{Body, Header};
+use portals_core::{Ack, Body, Header};
 use std::collections::VecDeque;
 
 /// Requests that wait, oldest first, each with its number among what was sent to the peer, modulo 2^32.
@@ -91,7 +91,7 @@ fn answers(request: &Body, answer: &Body) -> bool {
                 length,
                 ..
             },
-            Body::Ack { md, rlength, .. },
+            Body::Ack(Ack { md, rlength, .. }),
         ) => asked == md && length == rlength,
         (
             Body::Get {

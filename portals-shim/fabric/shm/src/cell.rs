@@ -245,6 +245,7 @@ pub(super) fn read_pieces(bytes: &[u8]) -> SmallVec<[Segment; PIECES]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portals_core::Ack;
 
     #[test]
     fn cells_survive_and_corrupted_ones_are_answers() {
@@ -255,12 +256,12 @@ mod tests {
             jid: 6,
             pt_index: 38,
             match_bits: 9,
-            body: Body::Ack {
+            body: Body::Ack(Ack {
                 md: MdHandle::from_raw(7),
                 offset: 1,
                 rlength: 2,
                 mlength: 3,
-            },
+            }),
         };
         let prefix = Prefix {
             failed: true,

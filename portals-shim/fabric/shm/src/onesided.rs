@@ -26,7 +26,7 @@ use fabric_api::call::Target;
 use fabric_api::region::{self, Share};
 use host::awake::Awake;
 use portals_core::{
-    Advert, Body, Error, Header, Incoming, MdHandle, Ni, NiFail, ProcessId, Segment, Transmit,
+    Ack, Advert, Body, Error, Header, Incoming, MdHandle, Ni, NiFail, ProcessId, Segment, Transmit,
 };
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
@@ -558,23 +558,13 @@ fn complete(ni: &mut Ni, tx: &Transmit, fail: NiFail, acks: bool) {
         ..*h
     };
     match h.body {
-        Body::Put {
-            length,
-            remote_offset,
-            ack_md: Some(md),
-            ..
-        } if acks => {
-            if fail == NiFail::OK {
-                ni.handle_header(&answer(Body::Ack {
-                    md,
-                    offset: remote_offset,
-                    rlength: length,
-                    mlength: length,
-                }));
-            } else {
-                ni.ack_lost(h);
+        Body::Put { .. } if acks => match Ack::of_all(&h.body) {
+            Some(ack) if fail == NiFail::OK => {
+                ni.handle_header(&answer(Body::Ack(ack)));
             }
-        }
+            Some(_) => ni.ack_lost(h),
+            None => {}
+        },
         Body::Get {
             length,
             reply_md,

@@ -52,8 +52,8 @@
 
 mod fields;
 
-use fields::{EXTRA, Fields, LENGTH, MATCH_BITS, MD, MOVED, OFFSET, WIDE};
-use portals_core::{Body as Operation, Header, MdHandle, ProcessId};
+use fields::{EXTRA, HeaderFields, LENGTH, MATCH_BITS, MD, MOVED, OFFSET, WIDE};
+use portals_core::{Body as Operation, FieldsError, Header, MdHandle, ProcessId};
 use verbs_backend::Remote;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -246,8 +246,8 @@ pub(super) enum FrameError {
     Portal(u32),
     #[error("an advertised descriptor of {length} bytes at {address:#x} wraps around")]
     Wraps { address: u64, length: u64 },
-    #[error("unknown operation {0}")]
-    Operation(u8),
+    #[error(transparent)]
+    Body(#[from] FieldsError),
     #[error("no put came before this one, which has no header")]
     Headless,
     #[error("a put is said to be written where it may not be")]
@@ -258,8 +258,6 @@ pub(super) enum FrameError {
     RingLeft,
     #[error("an answer to what was not asked")]
     NotAsked,
-    #[error("{0} without a descriptor")]
-    NoDescriptor(&'static str),
 }
 
 /// Who talks over a connection, seen by the receiver of a message.
@@ -379,11 +377,11 @@ impl<'a> Writer<'a> {
     pub(super) fn header(&mut self, header: &Header, data: u64) {
         match self.put_header(header, data) {
             Some(len) => self.len += len,
-            None => Fields::new(header, data).write(self),
+            None => HeaderFields::new(header, data).write(self),
         }
     }
 
-    /// [`Fields::write`] of a put, which comes most often, straight from the header; the bytes it has. `None`, and
+    /// [`HeaderFields::write`] of a put, which comes most often, straight from the header; the bytes it has. `None`, and
     /// nothing is written, of other operations and of wide portals, and where there is little room.
     #[inline]
     fn put_header(&mut self, header: &Header, data: u64) -> Option<usize> {
@@ -526,7 +524,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<(Prefix, Kind, &[u8]), FrameError> {
 /// Reads the body of a [`Kind::Message`]. What comes most often is made where it is used.
 #[inline(always)]
 pub(super) fn message<'a>(body: &'a [u8], ends: &Ends) -> Result<(Header, &'a [u8]), FrameError> {
-    let (fields, data) = Fields::read(body)?;
+    let (fields, data) = HeaderFields::read(body)?;
     Ok((fields.header(ends, data.len() as u64)?, data))
 }
 
@@ -584,7 +582,7 @@ pub(super) fn notice(
     ends: &Ends,
 ) -> Result<(Header, MdHandle), FrameError> {
     let (md, fields) = head.split_first_chunk().ok_or(FrameError::Headless)?;
-    let (fields, _) = Fields::read(fields)?;
+    let (fields, _) = HeaderFields::read(fields)?;
     let header = fields.header(ends, length)?;
     let md = MdHandle::from_raw(u32::from_le_bytes(*md));
     Ok((header, md))
@@ -629,7 +627,7 @@ pub(super) fn parse<'a>(bytes: &'a [u8], ends: &Ends) -> Result<(Prefix, Body<'a
         Kind::ReadyToSend => {
             let token = token()?;
             let (place, rest) = Place::read_from_prefix(body).map_err(|_| short)?;
-            let (fields, _) = Fields::read(rest)?;
+            let (fields, _) = HeaderFields::read(rest)?;
             Body::ReadyToSend {
                 header: fields.header(ends, 0)?,
                 token,

@@ -1,7 +1,7 @@
 //! Frames to bytes and back.
 
 use super::*;
-use portals_core::Body as Operation;
+use portals_core::{Ack, Body as Operation};
 
 const ENDS: Ends = Ends {
     target: ProcessId { nid: 1, pid: 128 },
@@ -129,12 +129,12 @@ fn every_header_survives_the_wire() {
                 reply_md: md,
                 reply_offset: moved,
             },
-            3 => Operation::Ack {
+            3 => Operation::Ack(Ack {
                 md,
                 offset,
                 rlength: length,
                 mlength: moved,
-            },
+            }),
             _ => Operation::Reply {
                 md,
                 local_offset: offset,
@@ -155,7 +155,7 @@ fn every_header_survives_the_wire() {
             });
             assert!(b.len() <= MESSAGE_HEAD + data.len());
             let field_by_field = frame(Kind::Message, |w| {
-                Fields::new(&header, data.len() as u64).write(w);
+                HeaderFields::new(&header, data.len() as u64).write(w);
                 w.push(&data);
             });
             assert_eq!(b, field_by_field);

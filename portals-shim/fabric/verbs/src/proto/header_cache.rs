@@ -238,7 +238,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::frame::{Kind, Writer};
-    use portals_core::{Body, Header, MdHandle, ProcessId};
+    use portals_core::{Ack, Body, Header, MdHandle, ProcessId};
 
     fn put(match_bits: u64, pt_index: u32, length: u64) -> Header {
         Header {
@@ -352,12 +352,12 @@ mod tests {
             let bytes = written(&header, data);
             received.keep(&bytes, &read(&bytes, &ends));
             let ack = Header {
-                body: Body::Ack {
+                body: Body::Ack(Ack {
                     md: MdHandle::from_raw(1),
                     offset: 1,
                     rlength: 1,
                     mlength: 1,
-                },
+                }),
                 ..header
             };
             let ack = written(&ack, 0);

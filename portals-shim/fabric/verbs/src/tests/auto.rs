@@ -5,7 +5,7 @@ use super::*;
 use crate::auto::{Auto, State, in_parts};
 use crate::settings::Settings;
 use fabric_api::call::{Answer, Call, Channels};
-use portals_core::{Body, Header};
+use portals_core::{Ack, Body, Header};
 use std::time::{Duration, Instant};
 
 const LEN: usize = 1 << 17;
@@ -327,12 +327,12 @@ fn device_an_ack_waits_for_the_end_of_its_put() {
     let ack = Header {
         target: from,
         source: target,
-        body: Body::Ack {
+        body: Body::Ack(Ack {
             md: raws[0].source,
             offset: 0,
             rlength: LEN,
             mlength: LEN,
-        },
+        }),
         ..raws[1].header(from, LOUD, 0, 0)
     };
     raws[1].library.nal.datagrams().say_header(0, &ack, 2);

@@ -94,17 +94,17 @@ impl Requests {
 mod tests {
     use super::*;
     use fabric_testing::message;
-    use portals_core::MdHandle;
+    use portals_core::{Ack, MdHandle};
 
     fn header(length: u64, ack: bool) -> Header {
         let md = MdHandle::from_raw(3);
         let body = if ack {
-            Body::Ack {
+            Body::Ack(Ack {
                 md,
                 mlength: length,
                 rlength: length,
                 offset: 0,
-            }
+            })
         } else {
             Body::Put {
                 length,
@@ -134,7 +134,7 @@ mod tests {
     fn lengths(requests: &mut Requests) -> Vec<u64> {
         let due = std::iter::from_fn(|| requests.next_ack());
         due.map(|ack| match ack.body {
-            Body::Ack { rlength, .. } => rlength,
+            Body::Ack(Ack { rlength, .. }) => rlength,
             other => panic!("{other:?}"),
         })
         .collect()

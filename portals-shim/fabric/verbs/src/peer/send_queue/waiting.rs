@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::frame::{Kind, SLOT, Writer};
     use fabric_testing::message;
-    use portals_core::{Body, MdHandle};
+    use portals_core::{Ack, Body, MdHandle};
 
     fn frame(kind: Kind, body: impl FnOnce(&mut Writer<'_>)) -> Queued {
         let mut bytes = vec![0; SLOT];
@@ -275,12 +275,12 @@ mod tests {
                 false,
             ),
             (
-                Body::Ack {
+                Body::Ack(Ack {
                     md,
                     offset: 0,
                     rlength: 8,
                     mlength: 8,
-                },
+                }),
                 true,
             ),
             (
