@@ -177,6 +177,7 @@ fn corners_of_the_manual_pages_are_as_they_say() {
 #[test]
 fn endpoints_are_found_by_the_host_and_the_port_that_they_are_named() {
     run_c("named", "all names are right", &[], &[]);
+    run_c_on_the_model("named", "all names are right", "4");
 }
 
 #[test]

@@ -7,8 +7,8 @@ use fabric_api::bridge::{Bridge, Caller, ClockKind};
 use fabric_api::call::{Answer, Call, Wait};
 use fabric_api::op::Capabilities;
 use fabric_api::region::Region;
-use portals_core::{Error, ProcessId};
-use std::collections::BTreeMap;
+use portals_core::{Error, NiFail, ProcessId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 /// An endpoint in an open simulation.
@@ -26,6 +26,8 @@ struct Peers {
     generation: u64,
     /// Those that operations have been for, and since when the book has each.
     used: BTreeMap<ProcessId, u64>,
+    /// Those that an event has come from and that the book does not have: they are answered. One that has left is none of them.
+    heard: BTreeSet<ProcessId>,
 }
 
 impl Member {
@@ -54,6 +56,8 @@ impl Member {
                 self.client.ask(&Question::Forget(id))?;
                 peers.used.remove(&id);
             }
+            // One that has been inserted is in reach until it is removed.
+            peers.heard.retain(|id| self.book.entry(*id).is_none());
             peers.generation = generation;
         }
         let Some(id) = to.filter(|id| *id != self.book.own().id()) else {
@@ -63,7 +67,24 @@ impl Member {
         if let Some(entry) = &entry {
             peers.used.insert(id, entry.since);
         }
-        Ok(entry.is_some())
+        Ok(entry.is_some() || peers.heard.contains(&id))
+    }
+
+    /// Takes note of who an event has come from.
+    fn hear(&self, answer: &Answer) {
+        let Answer::Polled(Some(polled)) = answer else {
+            return;
+        };
+        let id = polled.event.initiator;
+        if id == self.book.own().id() || self.book.entry(id).is_some() {
+            return;
+        }
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if polled.event.ni_fail == NiFail::OK {
+            peers.heard.insert(id);
+        } else {
+            peers.heard.remove(&id);
+        }
     }
 }
 
@@ -82,12 +103,16 @@ impl Bridge for Member {
         {
             // Another thread may change the book meanwhile.
             let between = || self.catch_up(None).map(|_| ());
-            return self.client.wait_in_slices(eqs, *wait, between);
+            let answer = self.client.wait_in_slices(eqs, *wait, between)?;
+            self.hear(&answer);
+            return Ok(answer);
         }
-        match self.catch_up(call.target())? {
-            true => self.client.call_with(call, region),
-            false => self.client.ask(&Question::Strayed(call)),
-        }
+        let answer = match self.catch_up(call.target())? {
+            true => self.client.call_with(call, region)?,
+            false => self.client.ask(&Question::Strayed(call))?,
+        };
+        self.hear(&answer);
+        Ok(answer)
     }
 
     fn now(&self) -> u64 {

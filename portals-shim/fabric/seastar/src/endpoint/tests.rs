@@ -249,6 +249,34 @@ fn who_is_not_in_the_book_is_not_reached() {
     served.end().unwrap();
 }
 
+/// As over connections: who has the address of an endpoint may talk to it, and is answered.
+#[test]
+fn who_has_sent_something_is_answered_without_its_address() {
+    let served = Served::new(3);
+    let (one, other, third) = (served.join(1), served.join(1), served.join(1));
+    one.meets(&other);
+    third.meets(&one);
+    let fails = |to: &Endpoint| {
+        other.put(to.id(), b"lost");
+        assert_eq!(other.next(EventKind::SendEnd), NiFail::FAIL);
+        assert_eq!(other.next(EventKind::Ack), NiFail::FAIL);
+    };
+    fails(&one);
+    one.reaches(&other, b"asks");
+    other.reaches(&one, b"answers");
+    // Of one that talked to somebody else it knows nothing.
+    third.reaches(&one, b"asks");
+    fails(&third);
+    // Inserted and removed, it has to talk again.
+    let id = other.meets(&one);
+    other.reaches(&one, b"known");
+    assert!(other.book.remove(id));
+    fails(&one);
+    one.reaches(&other, b"asks again");
+    other.reaches(&one, b"answers again");
+    served.end().unwrap();
+}
+
 /// An id that nobody has is like one on any network: the message leaves, and nobody answers. One of no node fails.
 #[test]
 fn operations_to_ids_that_nobody_has_end_as_in_a_job() {
