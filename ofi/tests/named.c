@@ -5,9 +5,8 @@
 #include <unistd.h>
 
 #include <rdma/fi_errno.h>
-#include <rdma/fi_tagged.h>
 
-#include "domain.h"
+#include "side.h"
 
 /* Bytes of an address: over shared memory fewer than elsewhere. */
 static size_t length(const struct fi_info *of)
@@ -32,31 +31,6 @@ static int refused(const char *host, const char *service, uint64_t flags)
     return ask(host, service, flags, NULL, &found);
 }
 
-struct side {
-    struct fid_ep *ep;
-    struct fid_cq *cq;
-    struct fid_av *av;
-};
-
-/* All but enabled. */
-static void prepare(struct side *s, struct fi_info *of)
-{
-    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_UNSPEC};
-    struct fi_av_attr av = {.type = FI_AV_TABLE};
-    IS(fi_endpoint(domain, of, &s->ep, NULL), 0);
-    IS(fi_cq_open(domain, &cq, &s->cq, NULL), 0);
-    IS(fi_av_open(domain, &av, &s->av, NULL), 0);
-    IS(fi_ep_bind(s->ep, &s->cq->fid, FI_TRANSMIT | FI_RECV), 0);
-    IS(fi_ep_bind(s->ep, &s->av->fid, 0), 0);
-}
-
-static void close_side(struct side *s)
-{
-    IS(fi_close(&s->ep->fid), 0);
-    IS(fi_close(&s->cq->fid), 0);
-    IS(fi_close(&s->av->fid), 0);
-}
-
 /* The process that knows no more than a host and a port. */
 static int client(int ready)
 {
@@ -70,7 +44,7 @@ static int client(int ready)
     IS(found->dest_addrlen, length(found));
     IS(fi_fabric(found->fabric_attr, &fabric, NULL), 0);
     IS(fi_domain(fabric, found, &domain, NULL), 0);
-    prepare(&s, found);
+    open_side(&s, found);
     IS(fi_enable(s.ep), 0);
     IS(fi_av_insert(s.av, found->dest_addr, 1, &server, 0, NULL), 1);
     IS(fi_tsend(s.ep, "found", 6, NULL, server, 7, NULL), 0);
@@ -129,7 +103,7 @@ int main(void)
     IS(named->dest_addr == NULL, 1);
     IS(fi_fabric(named->fabric_attr, &fabric, NULL), 0);
     IS(fi_domain(fabric, named, &domain, NULL), 0);
-    prepare(&s, named);
+    open_side(&s, named);
     char due[32];
     snprintf(due, sizeof due, "%s://*:%s", named->domain_attr->name, port);
     IS(strcmp(fi_av_straddr(s.av, named->src_addr, text, &room), due), 0);
@@ -155,7 +129,7 @@ int main(void)
     IS(status, 0);
 
     /* A name is one endpoint's. */
-    prepare(&same, named);
+    open_side(&same, named);
     IS(fi_enable(same.ep), -FI_EADDRINUSE);
     close_side(&s);
     nobody();

@@ -4,49 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rdma/fabric.h>
-#include <rdma/fi_cm.h>
-#include <rdma/fi_domain.h>
-#include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
-#include <rdma/fi_tagged.h>
 
-#include "is.h"
+#include "side.h"
 
 /* A short message behind a long one, which is still on its way: lengths that travel in a header, with it and after it. */
 static const size_t lengths[] = {3000, 1, 200, 0, 4096, 4, 0, 132, 128, 5000, 8, 300, 4095, 1};
 enum { KINDS = sizeof lengths / sizeof *lengths, MESSAGES = 10 * KINDS, MOST = 5000 };
 
-struct side {
-    struct fid_ep *ep;
-    struct fid_cq *cq;
-    struct fid_av *av;
-    fi_addr_t other;
-};
-
-static struct fid_fabric *fabric;
-static struct fid_domain *domain;
 static struct side sides[2];
+/* The other one, as each of them knows it. */
+static fi_addr_t other[2];
 static char in[MESSAGES][MOST], out[MESSAGES][MOST];
-
-static void open_side(struct side *side, struct fi_info *info)
-{
-    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_UNSPEC};
-    struct fi_av_attr av = {.type = FI_AV_TABLE};
-    IS(fi_endpoint(domain, info, &side->ep, NULL), 0);
-    IS(fi_cq_open(domain, &cq, &side->cq, NULL), 0);
-    IS(fi_av_open(domain, &av, &side->av, NULL), 0);
-    IS(fi_ep_bind(side->ep, &side->cq->fid, FI_SEND | FI_RECV), 0);
-    IS(fi_ep_bind(side->ep, &side->av->fid, 0), 0);
-    IS(fi_enable(side->ep), 0);
-}
-
-static void close_side(struct side *side)
-{
-    IS(fi_close(&side->ep->fid), 0);
-    IS(fi_close(&side->cq->fid), 0);
-    IS(fi_close(&side->av->fid), 0);
-}
 
 /* How many operations of a side have ended. Each receive gets the message that was sent as the same number, whichever ends first. */
 static int ended(struct side *side, int *received)
@@ -75,11 +44,11 @@ static void keep_their_order(int ahead)
         memset(out[i], i + 1, MOST);
     while (received < MESSAGES || sent < MESSAGES) {
         if (posted < MESSAGES && (posted < started + ahead || started == MESSAGES)) {
-            IS(fi_trecv(sides[1].ep, in[posted], MOST, NULL, sides[1].other, 5, 0, in[posted]), 0);
+            IS(fi_trecv(sides[1].ep, in[posted], MOST, NULL, other[1], 5, 0, in[posted]), 0);
             posted++;
         }
         if (started < MESSAGES && (started <= posted - ahead || posted == MESSAGES)) {
-            ssize_t begun = fi_tsend(sides[0].ep, out[started], lengths[started % KINDS], NULL, sides[0].other, 5, NULL);
+            ssize_t begun = fi_tsend(sides[0].ep, out[started], lengths[started % KINDS], NULL, other[0], 5, NULL);
             if (begun != -FI_EAGAIN) {
                 IS(begun, 0);
                 started++;
@@ -92,20 +61,16 @@ static void keep_their_order(int ahead)
 
 int main(void)
 {
-    struct fi_info *hints = fi_allocinfo(), *info = NULL;
-    hints->caps = FI_TAGGED | FI_MSG | FI_DIRECTED_RECV;
-    hints->ep_attr->type = FI_EP_RDM;
-    hints->fabric_attr->prov_name = strdup("portolan");
-    IS(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), 0);
-    IS(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
-    IS(fi_domain(fabric, info, &domain, NULL), 0);
-    for (int i = 0; i < 2; i++)
+    open_domain(FI_TAGGED | FI_MSG | FI_DIRECTED_RECV);
+    for (int i = 0; i < 2; i++) {
         open_side(&sides[i], info);
+        IS(fi_enable(sides[i].ep), 0);
+    }
     for (int i = 0; i < 2; i++) {
         char name[64];
         size_t len = sizeof name;
         IS(fi_getname(&sides[1 - i].ep->fid, name, &len), 0);
-        IS(fi_av_insert(sides[i].av, name, 1, &sides[i].other, 0, NULL), 1);
+        IS(fi_av_insert(sides[i].av, name, 1, &other[i], 0, NULL), 1);
     }
     keep_their_order(3);
     keep_their_order(0);
@@ -113,17 +78,14 @@ int main(void)
 
     struct fi_cq_tagged_entry entry;
     struct fi_cq_err_entry failed = {0};
-    IS(fi_trecv(sides[1].ep, in[0], MOST, NULL, sides[1].other, 6, 0, in[0]), 0);
+    IS(fi_trecv(sides[1].ep, in[0], MOST, NULL, other[1], 6, 0, in[0]), 0);
     close_side(&sides[0]);
     IS(fi_cq_sread(sides[1].cq, &entry, 1, NULL, -1), -FI_EAVAIL);
     IS(fi_cq_readerr(sides[1].cq, &failed, 0), 1);
     IS(failed.op_context == in[0], 1);
     IS(failed.err, FI_EHOSTUNREACH);
     close_side(&sides[1]);
-    IS(fi_close(&domain->fid), 0);
-    IS(fi_close(&fabric->fid), 0);
-    fi_freeinfo(info);
-    fi_freeinfo(hints);
+    close_domain();
     puts("a pair is right");
     return 0;
 }
