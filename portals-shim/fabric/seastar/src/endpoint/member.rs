@@ -27,7 +27,18 @@ struct Peers {
     /// Those that operations have been for, and since when the book has each.
     used: BTreeMap<ProcessId, u64>,
     /// Those that an event has come from and that the book does not have: they are answered. One that has left is none of them.
-    heard: BTreeSet<ProcessId>,
+    senders: BTreeSet<ProcessId>,
+}
+
+impl Peers {
+    /// An event has come from a process that the book does not have; one of a failure tells that it has left.
+    fn note_sender(&mut self, id: ProcessId, ni_fail: NiFail) {
+        if ni_fail == NiFail::OK {
+            self.senders.insert(id);
+        } else {
+            self.senders.remove(&id);
+        }
+    }
 }
 
 impl Member {
@@ -57,7 +68,7 @@ impl Member {
                 peers.used.remove(&id);
             }
             // One that has been inserted is in reach until it is removed.
-            peers.heard.retain(|id| self.book.entry(*id).is_none());
+            peers.senders.retain(|id| self.book.entry(*id).is_none());
             peers.generation = generation;
         }
         let Some(id) = to.filter(|id| *id != self.book.own().id()) else {
@@ -67,11 +78,11 @@ impl Member {
         if let Some(entry) = &entry {
             peers.used.insert(id, entry.since);
         }
-        Ok(entry.is_some() || peers.heard.contains(&id))
+        Ok(entry.is_some() || peers.senders.contains(&id))
     }
 
     /// Takes note of who an event has come from.
-    fn hear(&self, answer: &Answer) {
+    fn note_sender(&self, answer: &Answer) {
         let Answer::Polled(Some(polled)) = answer else {
             return;
         };
@@ -80,11 +91,7 @@ impl Member {
             return;
         }
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        if polled.event.ni_fail == NiFail::OK {
-            peers.heard.insert(id);
-        } else {
-            peers.heard.remove(&id);
-        }
+        peers.note_sender(id, polled.event.ni_fail);
     }
 }
 
@@ -104,14 +111,14 @@ impl Bridge for Member {
             // Another thread may change the book meanwhile.
             let between = || self.catch_up(None).map(|_| ());
             let answer = self.client.wait_in_slices(eqs, *wait, between)?;
-            self.hear(&answer);
+            self.note_sender(&answer);
             return Ok(answer);
         }
         let answer = match self.catch_up(call.target())? {
             true => self.client.call_with(call, region)?,
             false => self.client.ask(&Question::Strayed(call))?,
         };
-        self.hear(&answer);
+        self.note_sender(&answer);
         Ok(answer)
     }
 
@@ -133,5 +140,22 @@ impl Bridge for Member {
 
     fn rejoin(&self) -> Result<(), Error> {
         self.client.rejoin()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processes come and go: those that have left take no memory.
+    #[test]
+    fn a_sender_that_has_left_is_forgotten() {
+        let [one, other] = [ProcessId::new(1, 128), ProcessId::new(2, 128)];
+        let mut peers = Peers::default();
+        for id in [one, other, one] {
+            peers.note_sender(id, NiFail::OK);
+        }
+        peers.note_sender(one, NiFail::FAIL);
+        assert_eq!(peers.senders, BTreeSet::from([other]));
     }
 }
