@@ -7,7 +7,7 @@
 //! | [`limit`], [`memory_limits`], [`processors`] | what may this process have? |
 //! | [`privilege`], [`variables`] | whose environment is this? |
 //! | [`own_thread`], [`bystander`] | whose thread is this? |
-//! | [`apart`], [`nothing`] | how does it start others? |
+//! | [`detached`], [`null_stdio`] | how does it start others? |
 //! | [`mod@fork`] | is this process still the one that has begun something? |
 //! | [`mod@hash`] | are two things that processes tell each other of the same? |
 //! | [`mod@say`], [`handover`], [`shared_file`], [`dump`] | what leaves the process? |
@@ -26,9 +26,9 @@
 
 #[cfg(test)]
 mod again;
-pub mod apart;
 pub mod awake;
 pub mod bystander;
+pub mod detached;
 pub mod dump;
 pub mod fork;
 pub mod group;
@@ -39,7 +39,7 @@ pub mod life;
 pub mod limit;
 pub mod machine;
 pub mod memory_limits;
-pub mod nothing;
+pub mod null_stdio;
 pub mod own_thread;
 pub mod peer;
 pub mod privilege;

@@ -65,10 +65,10 @@ impl Drop for Blocked {
 /// as long as they live. From any thread.
 ///
 /// ```
-/// let thread = host::own_thread::undisturbed(|| std::thread::spawn(|| 5));
+/// let thread = host::own_thread::with_signals_blocked(|| std::thread::spawn(|| 5));
 /// assert_eq!(thread.join().unwrap(), 5);
 /// ```
-pub fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
+pub fn with_signals_blocked<R>(work: impl FnOnce() -> R) -> R {
     let _blocked = Blocked::now();
     work()
 }
@@ -82,7 +82,7 @@ pub fn spawn_own_thread<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     let thread = Builder::new().name(name.to_owned());
-    undisturbed(|| {
+    with_signals_blocked(|| {
         thread.spawn(move || {
             OWN.set(true);
             body()

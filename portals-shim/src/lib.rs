@@ -30,7 +30,7 @@ pub use fabric_api::{gate, place};
 pub use fabric_shm::{FRAME, Frame, Lane, Link, Links, Near, Unfetched};
 pub use host::awake::{Awake, recv_within};
 pub use host::bystander::spawn_bystander;
-pub use host::own_thread::undisturbed;
+pub use host::own_thread::with_signals_blocked;
 pub use host::{
     Bystander, MemoryLimits, PRIVILEGED, allowed_processors, handover, is_own_thread,
     is_privileged, limit, nearest, say, spawn_own_thread, unknown_variables, with_causes,

@@ -10,7 +10,7 @@
 
 use portals_shim::fabric::FabricConfig;
 use portals_shim::job::{Job, JobError};
-use portals_shim::{ClockKind, Wait, undisturbed};
+use portals_shim::{ClockKind, Wait, with_signals_blocked};
 use std::ffi::c_int;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -125,7 +125,7 @@ const ROUND: u64 = 500_000;
 fn meet_serving(open: &Open, job: &Job) -> Result<(), JobError> {
     thread::scope(|scope| {
         let meet = || thread::Builder::new().spawn_scoped(scope, || job.barrier());
-        let Ok(barrier) = undisturbed(meet) else {
+        let Ok(barrier) = with_signals_blocked(meet) else {
             return job.barrier();
         };
         while !barrier.is_finished() && open.interface.progress(Wait::Nanos(ROUND)).is_ok() {}

@@ -148,7 +148,7 @@ pub(super) fn rank(
     command.stdin(if rank == 0 {
         Stdio::inherit()
     } else {
-        host::nothing::to_read()?
+        host::null_stdio::input()?
     });
     if let Some(written) = own.written {
         command.stdout(written.out).stderr(written.err);

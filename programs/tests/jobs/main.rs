@@ -602,8 +602,8 @@ fn alive(pid: i32) -> bool {
         .is_some_and(|(_, s)| !s.starts_with('Z'))
 }
 
-/// The simulation process among the relatives of a rank: a child of its parent, which takes in what rank 0 has started apart. Rank 2 may
-/// be seen before rank 0 has started it.
+/// The simulation process among the relatives of a rank: a child of its parent, which adopts what rank 0 has started detached. Rank 2
+/// may be seen before rank 0 has started it.
 fn simulations_of(rank: i32) -> Vec<i32> {
     let begun = Instant::now();
     loop {

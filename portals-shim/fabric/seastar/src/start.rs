@@ -22,8 +22,8 @@ use super::proto::{BEGIN, MAX_DATAGRAM, VERSION, opening, read_opening};
 use super::server::{self, ServeError};
 use super::sim::SimError;
 use fabric_api::config::{FabricConfig, FabricError};
-use host::apart::spawn_apart;
-use host::nothing::to_write;
+use host::detached::spawn_detached;
+use host::null_stdio;
 use host::peer::{Credentials, is_own_user};
 use host::privilege::{PRIVILEGED, is_privileged, is_trusted};
 use host::secret::{Secret, random};
@@ -222,7 +222,7 @@ pub(super) fn start(job: &Job, config: &FabricConfig) -> Result<(Address, OwnedF
     let address = Address::new(job).map_err(no_socket)?;
     let size = job.size().to_string();
     // The program of rank 0 may wait for all its children, of which this is none.
-    let (line, ()) = found(&address, config, &["--ranks", &size], spawn_apart)?;
+    let (line, ()) = found(&address, config, &["--ranks", &size], spawn_detached)?;
     Ok((address, line))
 }
 
@@ -266,7 +266,7 @@ pub(super) fn found<T>(
         .args(faults)
         .args(seed)
         .stdin(Stdio::from(theirs))
-        .stdout(to_write());
+        .stdout(null_stdio::output());
     let child = spawn(&mut command)
         .map_err(|e| unusable(format!("cannot start {}: {e}", exe.display())))?;
     let begin = opening(BEGIN, &address.secret);

@@ -114,8 +114,10 @@ impl Trial {
         let given = |file: &std::fs::File| file.try_clone().map(Stdio::from);
         let streams = given(&out).and_then(|out| Ok((out, given(&err)?)));
         let (to_out, to_err) = streams.map_err(|error| format!("no temporary file: {error}"))?;
+        let none = host::null_stdio::input();
+        let none = none.map_err(|error| format!("no descriptor for its input: {error}"))?;
         let child = command
-            .stdin(Stdio::null())
+            .stdin(none)
             .stdout(to_out)
             .stderr(to_err)
             .process_group(0)

@@ -15,7 +15,7 @@
 //! `wait` finds, and its end sends no signal. What it has started becomes the child of the nearest process above that
 //! takes in orphans, such as `portolan run`.
 
-use crate::own_thread::undisturbed;
+use crate::own_thread::with_signals_blocked;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
@@ -36,7 +36,7 @@ struct Task<'a> {
 
 /// The go-between: it has the memory of the program, whose thread stands still meanwhile.
 extern "C" fn spawn(task: *mut c_void) -> c_int {
-    // SAFETY: what `spawn_apart` has lent, which waits until this process has ended.
+    // SAFETY: what `spawn_detached` has lent, which waits until this process has ended.
     let task = unsafe { &mut *task.cast::<Task<'_>>() };
     take_signals(&task.mask);
     match catch_unwind(AssertUnwindSafe(|| task.command.spawn())) {
@@ -82,17 +82,17 @@ fn mask() -> libc::sigset_t {
 /// The command cannot be started, as [`Command::spawn`] says, or the system has no process left.
 ///
 /// ```
-/// host::apart::spawn_apart(&mut std::process::Command::new("true"))?;
+/// host::detached::spawn_detached(&mut std::process::Command::new("true"))?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn spawn_apart(command: &mut Command) -> io::Result<()> {
+pub fn spawn_detached(command: &mut Command) -> io::Result<()> {
     let mut stack: Vec<u128> = Vec::with_capacity(STACK / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
     let mut task = Task {
         command,
         mask: mask(),
     };
-    let status = undisturbed(|| {
+    let status = with_signals_blocked(|| {
         let task = &raw mut task;
         // SAFETY: the stack is the go-between's alone and aligned as stacks are. With CLONE_VFORK this thread goes on when the
         // go-between has ended, so that the stack and the task live for all of its life.
@@ -143,11 +143,11 @@ mod tests {
     use std::process::Stdio;
 
     #[test]
-    fn what_is_started_apart_is_no_child_of_this_process() {
+    fn what_is_started_detached_is_no_child_of_this_process() {
         let (mut read, write) = io::pipe().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "echo $PPID"]).stdout(write);
-        spawn_apart(&mut command).unwrap();
+        spawn_detached(&mut command).unwrap();
         drop(command);
         let mut said = String::new();
         read.read_to_string(&mut said).unwrap();
@@ -157,12 +157,12 @@ mod tests {
 
     /// As from any other start: a process that blocked them could not be ended in order.
     #[test]
-    fn what_is_started_apart_takes_the_signals_that_its_starter_takes() {
+    fn what_is_started_detached_takes_the_signals_that_its_starter_takes() {
         let (mut read, write) = io::pipe().unwrap();
         let mut grep = Command::new("grep");
         let own = "/proc/thread-self/status";
         grep.args(["^SigBlk", "/proc/self/status"]).stdout(write);
-        spawn_apart(&mut grep).unwrap();
+        spawn_detached(&mut grep).unwrap();
         drop(grep);
         let mut said = String::new();
         read.read_to_string(&mut said).unwrap();
@@ -171,11 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_started_apart_is_the_systems_error() {
-        let error = spawn_apart(&mut Command::new("/no/such/program")).unwrap_err();
+    fn what_cannot_be_started_detached_is_the_systems_error() {
+        let error = spawn_detached(&mut Command::new("/no/such/program")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         let mut folder = Command::new("/");
-        let error = spawn_apart(folder.stdin(Stdio::null())).unwrap_err();
+        let error = spawn_detached(folder.stdin(Stdio::null())).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }
 }

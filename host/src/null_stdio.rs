@@ -1,5 +1,5 @@
-//! Streams of processes that have nothing to read, and to whom nobody listens, also where there is no `/dev`, as in the barest
-//! of root file systems.
+//! Standard streams of a process that reads nothing and that nobody listens to, where there is no `/dev/null` either: the barest root
+//! file systems have no `/dev`.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -15,15 +15,15 @@ const NULL: &str = "/dev/null";
 ///
 /// ```
 /// let mut command = std::process::Command::new("cat");
-/// let output = command.stdin(host::nothing::to_read()?).output()?;
+/// let output = command.stdin(host::null_stdio::input()?).output()?;
 /// assert!(output.stdout.is_empty());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn to_read() -> io::Result<Stdio> {
-    input(NULL)
+pub fn input() -> io::Result<Stdio> {
+    input_from(NULL)
 }
 
-fn input(null: &str) -> io::Result<Stdio> {
+fn input_from(null: &str) -> io::Result<Stdio> {
     match OpenOptions::new().read(true).open(null) {
         Ok(null) => Ok(null.into()),
         Err(_) => Ok(io::pipe()?.0.into()),
@@ -32,7 +32,7 @@ fn input(null: &str) -> io::Result<Stdio> {
 
 /// Output that nobody sees: to `/dev/null`, or, where there is none, where this process's goes.
 #[must_use]
-pub fn to_write() -> Stdio {
+pub fn output() -> Stdio {
     let null = OpenOptions::new().write(true).open(NULL);
     null.map_or_else(|_| Stdio::inherit(), Stdio::from)
 }
@@ -46,7 +46,7 @@ mod tests {
     fn input_is_at_its_end_with_and_without_a_file_for_it() {
         for null in [NULL, "/no/such/null"] {
             let mut cat = Command::new("cat");
-            let output = cat.stdin(input(null).unwrap()).output().unwrap();
+            let output = cat.stdin(input_from(null).unwrap()).output().unwrap();
             assert!(output.status.success() && output.stdout.is_empty());
         }
     }
