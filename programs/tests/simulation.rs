@@ -35,17 +35,31 @@ fn job(words: &[&str]) -> Command {
     command
 }
 
-/// The simulations of the job that is marked so.
-fn simulations(mark: &str) -> Vec<i32> {
-    let marked = format!("{MARK}={mark}").into_bytes();
+/// The processes that have this word in their command line, and these variables in their environment.
+fn processes(word: &str, variables: &[&str]) -> Vec<i32> {
     let of = |pid: &i32| {
         let file = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let is = |text: &[u8], word: &[u8]| text.split(|b| *b == 0).any(|w| w == word);
-        is(&file("cmdline"), b"seastar-sim") && is(&file("environ"), &marked)
+        let has = |text: &[u8], word: &str| text.split(|b| *b == 0).any(|w| w == word.as_bytes());
+        let environment = file("environ");
+        has(&file("cmdline"), word) && variables.iter().all(|v| has(&environment, v))
     };
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse().ok());
     numbers.filter(of).collect()
+}
+
+/// The simulations of the job that is marked so.
+fn simulations(mark: &str) -> Vec<i32> {
+    processes("seastar-sim", &[&format!("{MARK}={mark}")])
+}
+
+/// Rank 0 of the job that is marked so. The process that it starts the simulation by looks like it for a moment, and the simulation
+/// is the child of neither.
+fn rank_0(mark: &str) -> i32 {
+    let marked = format!("{MARK}={mark}");
+    let ranks = || processes("--updates", &[&marked, "PMI_RANK=0"]);
+    assert!(soon(|| ranks().len() == 1), "{:?}", ranks());
+    ranks()[0]
 }
 
 /// Looks again and again until it is so; whether it was, in time.
@@ -87,14 +101,12 @@ fn the_simulation_ends_with_its_launcher_before_all_ranks_are_there() {
 fn the_simulation_ends_with_rank_0_before_all_ranks_are_there() {
     let mark = format!("rank-{}", std::process::id());
     let mut job = job_that_waits(&mark);
-    let simulation = simulations(&mark)[0];
-    let stat = fs::read_to_string(format!("/proc/{simulation}/stat")).unwrap();
-    let (_, fields) = stat.rsplit_once(") ").unwrap();
-    let rank_0 = fields.split_whitespace().nth(1).unwrap();
-    let killed = Command::new("kill").args(["-KILL", rank_0]).status();
+    let rank_0 = rank_0(&mark).to_string();
+    let killed = Command::new("kill").args(["-KILL", &rank_0]).status();
     assert!(killed.unwrap().success());
     assert!(soon(|| simulations(&mark).is_empty()), "it goes on");
-    assert!(!job.wait().unwrap().success());
+    // Rank 0 and not the launcher is what was killed.
+    assert_eq!(job.wait().unwrap().code(), Some(128 + 9));
 }
 
 fn checksum(output: &Output) -> String {
