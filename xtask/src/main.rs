@@ -6,6 +6,7 @@ mod book;
 mod calibration;
 mod cargo;
 mod conformance;
+mod crates;
 mod credits;
 mod datagrams;
 mod device;
@@ -89,6 +90,8 @@ enum Task {
     Install(install::Options),
     /// An installation as a tarball, a Debian package, an RPM and a Python wheel
     Package(package::Options),
+    /// What `cargo publish` would send to a registry, each crate compiled from its archive
+    Crates(crates::Options),
     /// Runs inside the guest: the device tests
     #[command(hide = true)]
     InGuest(device::InGuest),
@@ -145,6 +148,7 @@ fn run() -> Result<()> {
         Task::Book(options) => book::run(&options),
         Task::Install(options) => install::run(&options),
         Task::Package(options) => package::run(&options),
+        Task::Crates(options) => crates::run(&options),
         Task::InGuest(options) => device::in_guest(&options),
         Task::ConformanceInGuest(options) => conformance::in_guest(&options),
         Task::HeapInGuest(options) => heap::in_guest(&options),
