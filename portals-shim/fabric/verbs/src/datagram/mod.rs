@@ -16,7 +16,11 @@
 //! | `receive.rs` | what arrives |
 //! | `landings.rs` | where the rest of messages goes, and how much of a peer is waited for |
 //! | `words.rs` | what a fabric that has connections too is told |
-//! | this one | progress, time, peers that are gone, the close |
+//! | `queues.rs` | queue pairs, completions, a device that fails |
+//! | `peers.rs` | who may be talked to, and what is kept of each |
+//! | `time.rs` | how often the clock is read |
+//! | `sleep.rs` | who looks after timers while the program sleeps |
+//! | this one | progress, peers that are gone, the close |
 //!
 //! # Invariants
 //!
@@ -32,8 +36,12 @@
 
 mod landings;
 mod open;
+mod peers;
+mod queues;
 mod receive;
 mod send;
+mod sleep;
+mod time;
 mod words;
 
 pub use open::in_threads;
@@ -43,55 +51,28 @@ pub(crate) use words::News;
 
 use super::advice::unusable_device;
 use super::verbs::Counters;
-use fabric_api::bell::Bell;
 use fabric_api::call::{Paths, RemoteKey};
 use fabric_api::delivery;
-use fabric_api::expected::Expected;
-use fabric_api::nal::{Armed, Attendance, LOOKS, Look, Nal, Schedule, Waiter};
-use fabric_api::place::Placement;
-use host::awake::{Awake, Clock};
-use landings::Landings;
+use fabric_api::nal::{Armed, Look, Nal, Schedule, Waiter};
+use host::awake::Awake;
+use peers::Peers;
 use portals_core::{Body, Header, Ni, NiFail, OpId, ProcessId, Segments, Transmit};
+use queues::{BATCH, Queues};
 use receive::Surplus;
 use send::Payload;
 use slab::Slab;
-use std::cell::Cell;
+use sleep::Sleep;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use verbs_backend::rd::{Channel, Endpoint, Event as Happened, PeerId, Received, Time};
-use verbs_backend::{Completion, Cq, DatagramQueue, Destination, Device, Event};
+use time::Timekeeper;
+use verbs_backend::rd::{Endpoint, Event as Happened, PeerId, Received};
 
-/// Completions taken in one go.
-const BATCH: usize = 16;
-/// Polls that find nothing between two looks at the clock.
-const LOOK: u32 = 16;
-/// How long a thread that looks after timers leaves them to a program that polls.
-const GRACE: Duration = Duration::from_millis(10);
 /// How long the close may wait for acks.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Farewells to each peer. All lost, the peer waits until it gives up.
 const FAREWELLS: usize = 4;
 /// Requests without an answer that are remembered; the oldest of more has been dropped by its target.
 const EXPECTED: usize = 4096;
-
-/// A rank that was talked to.
-#[derive(Debug)]
-struct Peer {
-    rank: usize,
-    command: Destination,
-    data: Destination,
-    who: (u32, u32),
-    /// Frames sent that are no answers, modulo 2^32.
-    frames_sent: u32,
-    /// Requests that wait for an answer, and the numbers of their frames.
-    expected: Expected,
-    landings: Landings,
-    /// It has closed in good order, as was found out elsewhere.
-    left: bool,
-    /// Words of the peer that nobody has looked at.
-    words: u8,
-}
 
 /// What the end of something completes.
 #[derive(Clone, Copy, Debug)]
@@ -116,220 +97,68 @@ enum After {
 /// The fabric below one interface.
 #[derive(Debug)]
 pub struct DatagramNal {
-    rank: usize,
-    id: ProcessId,
-    place: Placement,
-    ids: Vec<ProcessId>,
-    device: Device,
-    cq: Cq,
-    command: DatagramQueue,
-    data: DatagramQueue,
+    queues: Queues,
     rd: Endpoint<Payload>,
-    /// By [`PeerId`].
-    peers: Vec<Peer>,
-    /// By rank.
-    known: Vec<Option<PeerId>>,
-    directory: Directory,
+    peers: Peers,
+    /// What the ends of long messages and words complete, by their tags.
     longs: Slab<Long>,
     /// For a fabric that has connections too.
     news: Option<VecDeque<News>>,
-    clock: Clock,
-    /// What it read last.
-    now: Time,
-    /// Polls since the clock was read.
-    polls: u32,
-    /// Where a datagram is written when the ring is full, and small ones before they are copied.
-    scratch: Vec<u8>,
-    slots: Box<[Completion; BATCH]>,
-    /// A queue pair has failed.
-    down: bool,
+    time: Timekeeper,
+    sleep: Sleep,
+    /// How long a peer may be silent.
     patience: Duration,
-    thread: bool,
-    crowded: bool,
-    bell: Arc<Bell>,
-    /// The program sleeps, so that timers are the attendant's.
-    asleep: bool,
-    /// When the attendant looks after timers again at the latest; `None` if nothing makes it.
-    looks_at: Cell<Option<Time>>,
     closed: bool,
-    gone: bool,
     counters: Counters,
 }
 
 impl DatagramNal {
-    fn rank_of(&self, to: ProcessId) -> Option<usize> {
-        self.place
-            .find(to, |rank| self.ids.get(rank) == Some(&to))
-            .filter(|rank| *rank != self.rank)
-    }
-
     fn read_clock(&mut self) {
-        self.polls = 0;
-        // A job that stood still has not waited for its peers' acks.
-        let due = self.rd.next_timeout().map(Duration::from_nanos);
-        let now = self.clock.read(due);
-        self.now = Time::try_from(now.as_nanos()).unwrap_or(Time::MAX);
+        self.time.read(self.rd.next_timeout());
     }
 
     /// The peer of a rank, made when it is first needed.
     fn meet(&mut self, rank: usize) -> Option<PeerId> {
-        if let Some(known) = self.known.get(rank).copied().flatten() {
+        if let Some(known) = self.peers.known(rank) {
             return Some(known);
         }
         let number = u32::try_from(rank).ok()?;
-        let contact = match self.directory.find(number) {
-            Ok(contact) => contact,
-            Err(error) => {
-                tracing::error!(peer = rank, %error, "no address");
-                return None;
-            }
-        };
-        let ways = self
-            .command
-            .resolve(&contact.command)
-            .and_then(|command| Ok((command, self.data.resolve(&contact.data)?)));
-        let (command, data) = match ways {
-            Ok(ways) => ways,
+        let contact = self.peers.contact(rank)?;
+        let way = match self.queues.resolve(&contact) {
+            Ok(way) => way,
             Err(error) => {
                 tracing::error!(peer = rank, %error, "no way");
                 return None;
             }
         };
         let id = self.rd.add_peer(number, contact.token);
-        if id.index() == self.peers.len() {
-            self.peers.push(Peer {
-                rank,
-                command,
-                data,
-                who: contact.who,
-                frames_sent: 0,
-                expected: Expected::default(),
-                landings: Landings::default(),
-                left: false,
-                words: 0,
-            });
-        }
-        *self.known.get_mut(rank)? = Some(id);
-        Some(id)
+        self.peers.insert(id, rank, way, contact.who);
+        self.peers.known(rank)
     }
 
     /// Posts all that is to be sent.
     fn flush(&mut self) {
-        loop {
-            let full = self.data.room().is_none();
-            let out = match self.data.room() {
-                Some(room) => room,
-                None => &mut self.scratch[..],
-            };
-            let Some(t) = self.rd.poll_transmit(self.now, out) else {
-                break;
-            };
-            let Some(peer) = self.peers.get(t.peer.index()) else {
-                continue;
-            };
-            let staged = match t.channel {
-                Channel::Data => self.data.stage(&peer.data, t.len),
-                Channel::Command => {
-                    let written = match self.data.room() {
-                        Some(room) if !full => &room[..t.len],
-                        _ => &self.scratch[..t.len],
-                    };
-                    self.command.stage_copy(&peer.command, written)
-                }
-            };
-            if let Err(error) = staged {
-                self.failed(&error);
-            }
-            if t.channel == Channel::Command {
-                self.command_left();
-            }
-        }
-        // The last one tells that all have left.
-        for result in [self.command.flush(false), self.data.flush(true)] {
-            if let Err(error) = result {
-                self.failed(&error);
-            }
-        }
-    }
-
-    /// What is in the command queue leaves at once, and few of its sends make completions: half of its places count as
-    /// free although their completions have not come.
-    fn command_left(&mut self) {
-        let known = self
-            .command
-            .outstanding()
-            .saturating_sub(open::COMMAND.1 as usize / 2);
-        let posted = self.rd.posted(Channel::Command);
-        self.rd
-            .handle_sent(Channel::Command, posted.saturating_sub(known));
-    }
-
-    /// A queue pair does not work. What was posted is as good as lost; it will be sent again.
-    fn failed(&mut self, error: &dyn std::fmt::Display) {
-        if !self.closed && !self.down {
-            tracing::warn!(%error, "datagrams are interrupted");
-        }
-        self.down = true;
-    }
-
-    fn mend(&mut self) {
-        for queue in [&mut self.command, &mut self.data] {
-            if let Err(error) = queue.recover() {
-                tracing::debug!(%error, "no datagrams yet");
-                return;
-            }
-        }
-        self.down = false;
-        for channel in [Channel::Command, Channel::Data] {
-            let lost = self.rd.posted(channel);
-            self.rd.handle_sent(channel, lost);
-        }
+        self.queues
+            .flush(&mut self.rd, &self.peers, self.time.now());
     }
 
     /// Handles up to a batch of completions; returns how many there were.
     fn poll_once(&mut self, ni: &mut Ni) -> usize {
-        let count = match self.cq.poll(&mut self.slots[..]) {
-            Ok([]) => return 0,
-            Ok(done) => done.len(),
+        let count = match self.queues.poll() {
+            Ok(0) => return 0,
+            Ok(count) => count,
             Err(error) => {
                 self.device_gone(ni, &error);
                 return 0;
             }
         };
-        if self.polls > 0 {
+        if self.time.is_stale() {
             self.read_clock();
         }
-        for at in 0..count.min(BATCH) {
-            let completion = self.slots[at];
-            let is_data = completion.qpn() == self.data.qpn();
-            let queue = if is_data {
-                &mut self.data
-            } else {
-                &mut self.command
-            };
-            let before = queue.outstanding();
-            let arrival = queue.handle(&completion);
-            let left = before.saturating_sub(queue.outstanding());
-            if is_data && left > 0 {
-                self.rd.handle_sent(Channel::Data, left);
-            }
-            if !is_data && left > 0 {
-                self.command_left();
-            }
-            match arrival {
-                Ok(None) => {}
-                Ok(Some(arrival)) => {
-                    self.arrived(ni, &arrival);
-                    let queue = if is_data {
-                        &mut self.data
-                    } else {
-                        &mut self.command
-                    };
-                    if let Err(error) = queue.give_back(arrival) {
-                        self.failed(&error);
-                    }
-                }
-                Err(error) => self.failed(&error),
+        for at in 0..count {
+            if let Some(arrival) = self.queues.complete(at, &mut self.rd) {
+                self.arrived(ni, &arrival.1);
+                self.queues.give_back(arrival);
             }
         }
         count
@@ -341,11 +170,11 @@ impl DatagramNal {
         {
             // The first word of a rank; whether it is one is checked below.
             let rank = number as usize;
-            if rank < self.ids.len() && rank != self.rank {
+            if self.peers.is_rank(rank) {
                 let _ = self.meet(rank);
             }
         }
-        let received = self.rd.handle_datagram(self.now, bytes);
+        let received = self.rd.handle_datagram(self.time.now(), bytes);
         // An ack of the target may come with the datagrams' own; SEND_END precedes ACK.
         while let Some(event) = self.rd.poll_ended() {
             self.event(ni, event);
@@ -440,24 +269,24 @@ impl DatagramNal {
     }
 
     fn peer_gone(&mut self, ni: &mut Ni, id: PeerId, said: bool, unacked: u32) {
-        let Some(peer) = self.peers.get_mut(id.index()) else {
+        let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
+        let (rank, sent) = (peer.rank, peer.frames_sent);
         let said = said || peer.left;
-        let rank = peer.rank;
+        let mut expected = std::mem::take(&mut peer.expected);
+        let landings = peer.landings.take();
         if !said && !self.closed {
             tracing::error!(peer = rank, "no answer: every operation on it fails");
             // Of messages that have had their SEND_END, and of those that will not come, nothing else says so.
-            if let Some(id) = self.ids.get(rank) {
-                ni.lost(*id);
+            if let Some(process) = self.peers.process(rank) {
+                ni.lost(process);
             }
         }
-        let mut expected = std::mem::take(&mut peer.expected);
         if said {
             // What it has acked has had its effect.
-            expected.forget_up_to(peer.frames_sent.wrapping_sub(unacked));
+            expected.forget_up_to(sent.wrapping_sub(unacked));
         }
-        let landings = peer.landings.take();
         for request in expected.into_requests() {
             delivery::fail_answer(ni, &request);
         }
@@ -469,8 +298,8 @@ impl DatagramNal {
 
     /// The device does not work any more, or the interface closes: every operation ends.
     fn end_all(&mut self, ni: &mut Ni) {
-        for at in 0..self.peers.len() {
-            if let Some(id) = self.rd.find(self.peers[at].rank as u32) {
+        for peer in self.peers.iter() {
+            if let Some(id) = self.rd.find(peer.rank as u32) {
                 self.rd.remove(id);
             }
         }
@@ -478,68 +307,29 @@ impl DatagramNal {
     }
 
     pub(crate) fn device_gone(&mut self, ni: &mut Ni, why: &dyn std::fmt::Display) {
-        if !self.gone {
-            self.gone = true;
-            tracing::error!("{}", unusable_device(self.device.name(), why));
+        if self.queues.set_gone() {
+            tracing::error!("{}", unusable_device(self.queues.device_name(), why));
             self.end_all(ni);
-        }
-    }
-
-    fn device_events(&mut self, ni: &mut Ni) {
-        while !self.gone {
-            match self.device.take_event() {
-                Ok(None) => return,
-                Ok(Some(Event::DeviceGone)) => {
-                    self.device_gone(ni, &"it was taken away or has failed");
-                }
-                Ok(Some(Event::CompletionQueue)) => {
-                    self.device_gone(ni, &"a queue of it is broken");
-                }
-                Ok(Some(Event::QueuePair { qpn, .. })) => {
-                    if [self.command.qpn(), self.data.qpn()].contains(&qpn) {
-                        self.down = true;
-                    }
-                }
-                Ok(Some(_)) => {}
-                Err(error) => self.device_gone(ni, &error),
-            }
         }
     }
 
     /// Timers whose time has come.
     fn timers(&mut self, ni: &mut Ni) -> bool {
-        let due = self.rd.next_timeout().is_some_and(|at| at <= self.now);
+        let due = self
+            .rd
+            .next_timeout()
+            .is_some_and(|at| at <= self.time.now());
         if due {
-            self.rd.handle_timeout(self.now);
+            self.rd.handle_timeout(self.time.now());
             self.events(ni);
             self.flush();
         }
         due
     }
 
-    fn attendance(&self) -> Option<Attendance> {
-        let dup = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().ok();
-        Some(Attendance {
-            alarm: vec![dup(self.cq.event_fd().ok()?)?],
-            control: vec![dup(self.device.events_fd())?],
-            bell: Arc::clone(&self.bell),
-            thread: self.thread,
-            longest: None,
-        })
-    }
-
-    /// When the attendant is to look after timers; what it is told is what it does.
-    fn due(&self) -> Option<Instant> {
-        let quiet = self.now + Time::try_from(GRACE.as_nanos()).unwrap_or(Time::MAX);
-        let next = self.rd.next_timeout();
-        let at = next.map(|at| if self.asleep { at } else { at.max(quiet) });
-        self.looks_at.set(at);
-        at.and_then(|at| self.time_of(at))
-    }
-
     /// Whether the device does not work any more. To ask [`Nal::schedule`] for it would be taken for the attendant's question.
     pub(crate) fn has_gone(&self) -> bool {
-        self.gone
+        self.queues.is_gone()
     }
 
     pub(crate) fn is_drained(&self) -> bool {
@@ -570,8 +360,8 @@ impl DatagramNal {
 impl Nal for DatagramNal {
     /// Sends a message of this process.
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, _: Option<&RemoteKey>) {
-        let rank = self.rank_of(tx.header.target);
-        let rank = rank.filter(|_| !self.closed && !self.gone);
+        let rank = self.peers.rank_of(tx.header.target);
+        let rank = rank.filter(|_| !self.closed && !self.queues.is_gone());
         let peer = rank.and_then(|rank| self.meet(rank));
         let Some(peer) = peer.filter(|peer| !self.rd.is_gone(*peer)) else {
             return delivery::refuse(ni, tx);
@@ -592,7 +382,7 @@ impl Nal for DatagramNal {
     }
 
     fn progress(&mut self, ni: &mut Ni, _: Look) -> bool {
-        if self.gone {
+        if self.queues.is_gone() {
             return false;
         }
         let mut count = self.poll_once(ni);
@@ -602,65 +392,64 @@ impl Nal for DatagramNal {
             count = self.poll_once(ni);
         }
         if any {
-            self.asleep = false;
+            self.sleep.set_asleep(false);
             self.flush();
             self.timers(ni);
-        } else {
-            self.polls += 1;
-            if self.polls >= LOOK && self.rd.next_timeout().is_some() {
-                self.read_clock();
-                self.timers(ni);
-            }
+        } else if self.time.poll_was_idle() && self.rd.next_timeout().is_some() {
+            self.read_clock();
+            self.timers(ni);
         }
         any
     }
 
     fn attend(&mut self, ni: &mut Ni) -> bool {
-        self.device_events(ni);
-        if self.gone {
+        if !self.queues.is_gone()
+            && let Err(why) = self.queues.device_events()
+        {
+            self.device_gone(ni, &why);
+        }
+        if self.queues.is_gone() {
             return false;
         }
-        if self.down {
-            self.mend();
+        if self.queues.is_interrupted() {
+            self.queues.mend(&mut self.rd);
         }
         // What waits unread may be the acks that the timers wait for.
-        let asleep = self.asleep;
+        let asleep = self.sleep.is_asleep();
         let mut any = false;
         while self.progress(ni, Look::All) {
             any = true;
         }
-        self.asleep = asleep;
+        self.sleep.set_asleep(asleep);
         self.read_clock();
         any | self.timers(ni)
     }
 
     fn schedule(&self) -> Schedule {
+        let next = self.rd.next_timeout();
+        let due = self.sleep.attendant_due(self.time.now(), next);
         Schedule {
-            due: self.due(),
-            busy: self.down && !self.gone,
-            gone: self.gone,
+            due: due.and_then(|at| self.time.instant(at)),
+            busy: self.queues.is_interrupted(),
+            gone: self.queues.is_gone(),
             spin: None,
-            looks: if self.crowded { 1 } else { LOOKS },
+            looks: self.sleep.looks(),
         }
     }
 
     fn waiter(&self) -> Waiter {
-        self.attendance().map_or(Waiter::Poll, Waiter::Descriptors)
+        match self.queues.descriptors() {
+            Some((done, device)) => Waiter::Descriptors(self.sleep.attendance(done, device)),
+            None => Waiter::Poll,
+        }
     }
 
     /// Whoever sleeps next leaves acks to nobody, and timers to the attendant.
     fn arm(&mut self) -> Armed {
         self.rd.ack_all();
         self.flush();
-        // An attendant that looks in time is left alone: it costs a thread's wake-up.
-        let looks_at = self.looks_at.get();
-        let next = self.rd.next_timeout();
-        if next.is_some_and(|next| looks_at.is_none_or(|at| at > next)) {
-            self.bell.ring();
-        }
-        self.asleep = true;
-        let armed = self.cq.drain_events().and_then(|_| self.cq.arm(false));
-        Armed::ringing(!self.gone && armed.is_ok())
+        self.sleep.begin(self.rd.next_timeout());
+        Armed::ringing(self.queues.arm())
     }
 
     fn publish(&mut self, ni: &mut Ni) {
@@ -669,10 +458,7 @@ impl Nal for DatagramNal {
     }
 
     fn distance(&self, to: ProcessId) -> Option<u64> {
-        if to == self.id {
-            return Some(0);
-        }
-        self.rank_of(to).map(|_| u64::from(to.nid != self.id.nid))
+        self.peers.distance(to)
     }
 
     fn statistics(&self) -> Paths {
@@ -683,7 +469,7 @@ impl Nal for DatagramNal {
     fn close(&mut self, ni: &mut Ni) {
         let mut time = Awake::new(self.closing_time());
         let mut surplus = Surplus::new();
-        while !self.gone && !time.is_over() {
+        while !self.queues.is_gone() && !time.is_over() {
             self.rd.ack_all();
             self.flush();
             if !self.attend(ni) {
@@ -694,12 +480,13 @@ impl Nal for DatagramNal {
                 break;
             }
         }
-        if !self.gone && !self.rd.is_idle() {
+        if !self.queues.is_gone() && !self.rd.is_idle() {
             tracing::warn!("closed although something was under way");
         }
         self.closed = true;
+        self.queues.close();
         for _ in 0..FAREWELLS {
-            for peer in &self.peers {
+            for peer in self.peers.iter() {
                 if let Some(id) = self.rd.find(peer.rank as u32) {
                     self.rd.farewell(id);
                 }
@@ -707,14 +494,17 @@ impl Nal for DatagramNal {
             self.flush();
         }
         let until = Instant::now() + Duration::from_millis(20);
-        while !self.gone && self.command.outstanding() >= 8 && Instant::now() < until {
+        while !self.queues.is_gone()
+            && self.queues.commands_outstanding() >= 8
+            && Instant::now() < until
+        {
             self.poll_once(ni);
         }
         self.end_all(ni);
         let stats = self.rd.stats();
         tracing::info!(?stats, "reliable datagrams");
         if std::env::var_os("PORTOLAN_DATAGRAM_STATS").is_some() {
-            host::say(format_args!("rank {}: {stats:?}", self.rank));
+            host::say(format_args!("rank {}: {stats:?}", self.peers.own_rank()));
         }
     }
 }

@@ -6,21 +6,21 @@ use super::super::directory;
 use super::super::settings::Settings;
 use super::super::verbs::Counters;
 use super::DatagramNal;
+use super::peers::Peers;
+use super::queues::Queues;
+use super::sleep::Sleep;
+use super::time::Timekeeper;
 use crate::trusted::TRUST;
 use fabric_api::attached::Attached;
-use fabric_api::bell::Bell;
 use fabric_api::config::FabricError;
 use fabric_api::identity::rank_config;
 use slab::Slab;
 
 use fabric_api::place::Placement;
-use host::awake::Clock;
 use host::processors;
 use portals_core::{Ni, NiConfig, ProcessId};
-use std::cell::Cell;
-use std::sync::Arc;
 use verbs_backend::rd::{ChannelConfig, Config, Endpoint};
-use verbs_backend::{Completion, Cq, DatagramAddress, DatagramOptions, DatagramQueue, Device, Pd};
+use verbs_backend::{Cq, DatagramAddress, DatagramOptions, DatagramQueue, Device, Pd};
 
 /// Receives and sends of the data channel.
 const DATA: (u32, u32) = (512, 256);
@@ -192,38 +192,21 @@ impl Unconnected {
         directory: Directory,
         crowded: bool,
     ) -> Result<DatagramNal, FabricError> {
-        let bell = Bell::new().map_err(|e| unusable(format!("no event descriptor: {e}")))?;
+        let sleep = Sleep::new(self.settings.thread, crowded)
+            .map_err(|e| unusable(format!("no event descriptor: {e}")))?;
         let rd = Endpoint::new(self.config, self.rank, self.token);
-        let scratch = vec![0; rd.config().data.mtu];
+        let longest = rd.config().data.mtu;
+        let own = (self.rank as usize, config.id);
         Ok(DatagramNal {
-            rank: self.rank as usize,
-            id: config.id,
-            place,
-            ids,
-            device: self.device,
-            cq: self.cq,
-            command: self.command,
-            data: self.data,
+            queues: Queues::new(self.device, self.cq, (self.command, self.data), longest),
             rd,
-            peers: Vec::new(),
-            known: vec![None; self.size as usize],
-            directory,
+            peers: Peers::new(own, self.size as usize, place, ids, directory),
             longs: Slab::new(),
             news: None,
-            clock: Clock::default(),
-            now: 1,
-            polls: 0,
-            scratch,
-            slots: Box::new([Completion::EMPTY; super::BATCH]),
-            down: false,
+            time: Timekeeper::new(),
+            sleep,
             patience: self.settings.patience,
-            thread: self.settings.thread,
-            crowded,
-            bell: Arc::new(bell),
-            asleep: false,
-            looks_at: Cell::new(None),
             closed: false,
-            gone: false,
             counters: Counters::default(),
         })
     }

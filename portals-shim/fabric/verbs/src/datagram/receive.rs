@@ -14,24 +14,27 @@ const SURPLUS: Duration = Duration::from_millis(300);
 impl DatagramNal {
     /// Takes one frame. What cannot be read is counted and dropped.
     pub(super) fn frame(&mut self, ni: &mut Ni, id: PeerId, bytes: &[u8]) {
-        let Some(peer) = self.peers.get_mut(id.index()) else {
+        let Some(peer) = self.peers.get(id) else {
             return;
         };
+        let (rank, who, own) = (peer.rank, peer.who, self.peers.own_id());
         let ends = Ends {
-            target: self.id,
-            source: self.ids.get(peer.rank).copied().unwrap_or(self.id),
-            who: peer.who,
+            target: own,
+            source: self.peers.process(rank).unwrap_or(own),
+            who,
         };
         let (prefix, header, data) = match frame::parse(bytes, &ends) {
             Ok((prefix, Frame::Message { header, data })) => (prefix, header, data),
             Ok((_, Frame::Move(word))) => return self.word_came(id, word),
             other => {
                 self.counters.bad_frames += 1;
-                tracing::warn!(peer = peer.rank, ?other, "frame dropped");
+                tracing::warn!(peer = rank, ?other, "frame dropped");
                 return;
             }
         };
-        if let Body::Ack { .. } | Body::Reply { .. } = header.body {
+        if let Body::Ack { .. } | Body::Reply { .. } = header.body
+            && let Some(peer) = self.peers.get_mut(id)
+        {
             peer.expected.answered(&header);
         }
         let (landing, len) = (prefix.requests_done.get(), header.payload_len());
@@ -39,7 +42,7 @@ impl DatagramNal {
         if rest > 0 && landing == 0 || data.len() as u64 > len {
             self.counters.bad_frames += 1;
             tracing::warn!(
-                peer = peer.rank,
+                peer = rank,
                 "frame dropped: its data is not what its header says"
             );
             return;
@@ -64,7 +67,7 @@ impl DatagramNal {
                     first: data.len() as u64,
                     keep: d.length,
                 };
-                let Some(peer) = self.peers.get_mut(id.index()) else {
+                let Some(peer) = self.peers.get_mut(id) else {
                     return;
                 };
                 match peer.landings.open(landing, landing_of) {
@@ -100,7 +103,7 @@ impl DatagramNal {
     /// A peer breaks the protocol: nothing is taken from it any more.
     fn give_up(&mut self, id: PeerId, why: Refused) {
         self.counters.bad_frames += 1;
-        let peer = self.peers.get(id.index()).map(|peer| peer.rank);
+        let peer = self.peers.get(id).map(|peer| peer.rank);
         tracing::error!(peer, "peer given up: {why}");
         self.rd.remove(id);
     }
@@ -131,7 +134,7 @@ impl DatagramNal {
     /// The rest of a message will come, and nobody wants it. Its sender does not know that: until it has been told that
     /// all has arrived, a farewell would tell it that the message had failed.
     fn expect_surplus(&mut self, id: PeerId, landing: u32, rest: u64) {
-        let peer = self.peers.get_mut(id.index());
+        let peer = self.peers.get_mut(id);
         let Some(peer) = peer.filter(|_| rest > 0) else {
             return;
         };
@@ -159,7 +162,7 @@ impl DatagramNal {
         data: &[u8],
         complete: bool,
     ) {
-        let Some(peer) = self.peers.get_mut(id.index()) else {
+        let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
         let Some(place) = peer.landings.get(landing) else {

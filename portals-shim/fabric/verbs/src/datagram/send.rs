@@ -102,7 +102,7 @@ impl DatagramNal {
         };
         let tag = self.longs.insert(long) as u64 + 1;
         let rest = Self::segments_from(data, most);
-        let (now, len) = (self.now, len - most);
+        let (now, len) = (self.time.now(), len - most);
         let rest = Payload::Pieces(rest);
         let put = match priority {
             Priority::Urgent => self.rd.put_urgent(now, peer, landing, rest, len, tag),
@@ -155,9 +155,10 @@ impl DatagramNal {
     ) -> Result<(), SendError> {
         let len = bytes.len() as u64;
         let frame = Payload::Frame(bytes);
-        self.rd.send(self.now, to, frame, len, tag, priority)?;
+        self.rd
+            .send(self.time.now(), to, frame, len, tag, priority)?;
         if priority != Priority::Urgent
-            && let Some(peer) = self.peers.get_mut(to.index())
+            && let Some(peer) = self.peers.get_mut(to)
         {
             peer.frames_sent = peer.frames_sent.wrapping_add(1);
         }
@@ -170,7 +171,7 @@ impl DatagramNal {
     }
 
     pub(super) fn expect_answer(&mut self, peer: PeerId, request: &Header) {
-        if let Some(peer) = self.peers.get_mut(peer.index()) {
+        if let Some(peer) = self.peers.get_mut(peer) {
             if peer.expected.len() >= EXPECTED {
                 peer.expected.drop_oldest();
             }
@@ -182,10 +183,8 @@ impl DatagramNal {
 
     /// No answer to this request will come.
     pub(super) fn forget_expected(&mut self, request: &Header) {
-        let rank = self.rank_of(request.target);
-        let peer = rank.and_then(|rank| self.known.get(rank).copied().flatten());
-        let peer = peer.and_then(|peer| self.peers.get_mut(peer.index()));
-        if let Some(peer) = peer {
+        let rank = self.peers.rank_of(request.target);
+        if let Some(peer) = rank.and_then(|rank| self.peers.of_rank_mut(rank)) {
             peer.expected.forget(request);
         }
     }

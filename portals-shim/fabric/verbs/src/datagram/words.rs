@@ -39,8 +39,7 @@ impl DatagramNal {
     pub(crate) fn next_news(&mut self) -> Option<News> {
         let next = self.news.as_mut()?.pop_front()?;
         if let News::Word { rank, .. } = next
-            && let Some(id) = self.known.get(rank).copied().flatten()
-            && let Some(peer) = self.peers.get_mut(id.index())
+            && let Some(peer) = self.peers.of_rank_mut(rank)
         {
             peer.words = peer.words.saturating_sub(1);
         }
@@ -55,7 +54,7 @@ impl DatagramNal {
 
     /// A peer has said a word. If nobody listens, or it says more than can be meant, that is counted and dropped.
     pub(super) fn word_came(&mut self, id: PeerId, word: u8) {
-        let Some(peer) = self.peers.get_mut(id.index()) else {
+        let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
         let rank = peer.rank;
@@ -97,8 +96,8 @@ impl DatagramNal {
 
     /// Ends all that is under way to a peer that is gone, as was found out elsewhere; `said` if it has closed in good order.
     pub(crate) fn drop_peer(&mut self, ni: &mut Ni, rank: usize, said: bool) {
-        if let Some(id) = self.known.get(rank).copied().flatten() {
-            if let Some(peer) = self.peers.get_mut(id.index()) {
+        if let Some(id) = self.peers.known(rank) {
+            if let Some(peer) = self.peers.get_mut(id) {
                 peer.left |= said;
             }
             self.rd.remove(id);
@@ -108,21 +107,21 @@ impl DatagramNal {
 
     /// The time of the last look at the clock; nanoseconds of its own.
     pub(crate) fn now(&self) -> Time {
-        self.now
+        self.time.now()
     }
 
     /// When a time is.
     pub(crate) fn time_of(&self, at: Time) -> Option<std::time::Instant> {
-        self.clock.instant(std::time::Duration::from_nanos(at))
+        self.time.instant(at)
     }
 
     /// What wakes the attendant.
     pub(crate) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
+        self.sleep.bell()
     }
 
     /// How many peers were talked to.
     pub(crate) fn peer_count(&self) -> usize {
-        self.peers.len()
+        self.peers.count()
     }
 }
