@@ -13,7 +13,7 @@ pub(crate) enum Fault {
     },
     #[error("events of the {queue} queue were lost")]
     Lost { queue: &'static str },
-    #[error("{} ({event:?}, {})", end(*.event, *.node), code(*.fail))]
+    #[error("{} ({event:?}, {})", end(*.event, *.fail, *.node), code(*.fail))]
     Network {
         event: EventKind,
         fail: NiFail,
@@ -46,8 +46,17 @@ pub(crate) enum Fault {
     Region(#[from] RegionError),
 }
 
-fn end(event: EventKind, node: Option<u32>) -> String {
+/// Who has failed.
+fn end(event: EventKind, fail: NiFail, node: Option<u32>) -> String {
     match node {
+        Some(node) if fail == NiFail::SEGV => {
+            format!(
+                "this node's own memory could not be read or written, in an operation with node {node}"
+            )
+        }
+        None if fail == NiFail::SEGV => {
+            "this node's own memory could not be read or written".to_owned()
+        }
         Some(node) if matches!(event, EventKind::PutEnd | EventKind::GetEnd) => {
             format!("a message of node {node} is damaged")
         }
@@ -60,6 +69,7 @@ fn end(event: EventKind, node: Option<u32>) -> String {
 fn code(fail: NiFail) -> String {
     match fail {
         NiFail::FAIL => "PTL_NI_FAIL".to_owned(),
+        NiFail::SEGV => "PTL_NI_SEGV".to_owned(),
         NiFail(code) => format!("ni_fail_type {code}"),
     }
 }

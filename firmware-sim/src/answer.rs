@@ -70,15 +70,15 @@ pub fn request_of(answer: &Header) -> Option<Header> {
     })
 }
 
-/// Ends what the program waits for: an ACK, or a REPLY without data, with a failure.
-pub fn fail(ni: &mut Ni, request: &Header) {
+/// Ends what the program waits for: an ACK, or a REPLY without data, with this failure.
+pub fn fail(ni: &mut Ni, request: &Header, fail: NiFail) {
     match request.body {
-        Body::Put { .. } => ni.ack_lost(request),
+        Body::Put { .. } => ni.ack_lost(request, fail),
         Body::Get { .. } | Body::GetPut { .. } => {
             if let Some(reply) = refusal(request)
                 && let Incoming::Deposit(d) = ni.handle_header(&reply)
             {
-                ni.deposit_end(d.op, NiFail::FAIL);
+                ni.deposit_end(d.op, fail);
             }
         }
         Body::Ack { .. } | Body::Reply { .. } => {}

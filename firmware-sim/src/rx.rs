@@ -352,6 +352,9 @@ impl SeaStarFirmware {
             ctx.count(Counter::PAYLOAD_CRC_ERRORS, 1);
         }
         let (kind, word) = match report.fault {
+            Some(TransferFault::Header(_) | TransferFault::Payload(_)) => {
+                (EventType::RX_FAULT, status::FAULT)
+            }
             Some(_) => (EventType::RX_FAILED, status::FAILED),
             None if drop => (EventType::DROPPED, status::DROPPED),
             None => (EventType::RX_DONE, status::DONE),

@@ -47,6 +47,8 @@ pub(crate) enum TxOutcome {
     /// The peer has taken the message.
     Done,
     /// Host memory could not be read.
+    Fault,
+    /// No path leads to the peer, or a datagram was not sent.
     Failed,
     /// The peer has not taken it for as long as the firmware tries.
     Undelivered,
@@ -286,7 +288,13 @@ impl SeaStarFirmware {
                         self.tx_queue.push_back(Queued::Peer(nid));
                     }
                     if let Some(owner) = sent.failed {
-                        self.end_later(ctx, owner, TxOutcome::Failed);
+                        let outcome = match result {
+                            Err(TransferFault::Header(_) | TransferFault::Payload(_)) => {
+                                TxOutcome::Fault
+                            }
+                            _ => TxOutcome::Failed,
+                        };
+                        self.end_later(ctx, owner, outcome);
                     }
                     for owner in sent.done {
                         self.end_later(ctx, owner, TxOutcome::Done);
@@ -339,6 +347,7 @@ impl SeaStarFirmware {
         owner.show_state(ctx, pending, lower::state::IDLE);
         let (kind, word) = match outcome {
             TxOutcome::Done => (EventType::TX_END, status::DONE),
+            TxOutcome::Fault => (EventType::TX_FAULT, status::FAULT),
             TxOutcome::Failed => (EventType::TX_FAILED, status::FAILED),
             TxOutcome::Undelivered => (EventType::TX_FAILED, status::UNDELIVERED),
         };

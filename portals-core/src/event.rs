@@ -23,15 +23,27 @@ pub enum EventKind {
     Unlink = 11,
 }
 
-/// `ni_fail_type`: 0 is success; the fabric chooses the rest.
+/// `ni_fail_type`: 0 is success. The specification leaves the other values to the implementation; they name who has failed, as
+/// far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NiFail(pub u32);
 
 impl NiFail {
     /// `PTL_NI_OK`
     pub const OK: Self = Self(0);
-    /// `PTL_NI_FAIL`
+    /// `PTL_NI_FAIL`: the peer cannot be reached, has failed or was refused, or data was lost on the way.
     pub const FAIL: Self = Self(1);
+    /// `PTL_NI_SEGV`: memory of this process could not be read, written, or given to the adapter. It says nothing against the peer.
+    pub const SEGV: Self = Self(2);
+
+    /// What takes the place of the answer to an operation whose send has ended so.
+    #[must_use]
+    pub const fn or_fail(self) -> Self {
+        match self {
+            Self::OK => Self::FAIL,
+            failure => failure,
+        }
+    }
 }
 
 /// An MD as an event shows it: `start`, `length` as the user gave them, `threshold` what remains

@@ -121,6 +121,7 @@ int main(void)
 	IS(PTL_NO_ACK_REQ, 1);
 	IS(PTL_NI_OK, 0);
 	IS(PTL_NI_FAIL, 1);
+	IS(PTL_NI_SEGV, 2);
 	IS(PTL_MD_OP_PUT, 0x1);
 	IS(PTL_MD_OP_GET, 0x2);
 	IS(PTL_MD_MANAGE_REMOTE, 0x4);
@@ -173,6 +174,7 @@ int main(void)
 	IS(strcmp(PtlEventKindStr((ptl_event_kind_t)12), "PTL_UNKNOWN_EVENT_KIND"), 0);
 	IS(strcmp(PtlNIFailStr(0, PTL_NI_OK), "PTL_NI_OK"), 0);
 	IS(strcmp(PtlNIFailStr(0, PTL_NI_FAIL), "PTL_NI_FAIL"), 0);
+	IS(strcmp(PtlNIFailStr(0, PTL_NI_SEGV), "PTL_NI_SEGV"), 0);
 	IS(strcmp(PtlNIFailStr(0, 77), "PTL_NI_UNKNOWN_ERROR"), 0);
 	return wrong;
 }

@@ -190,6 +190,14 @@ impl Status {
         )
     }
 
+    /// Is memory of this process to blame: its key does not cover the segment, or a page of it could not be had?
+    pub fn is_of_own_memory(self) -> bool {
+        matches!(
+            self.0,
+            sys::IBV_WC_LOC_LEN_ERR | sys::IBV_WC_LOC_PROT_ERR | sys::IBV_WC_LOC_ACCESS_ERR
+        )
+    }
+
     fn text(self) -> Option<&'static str> {
         Some(match self.0 {
             sys::IBV_WC_SUCCESS => "success",

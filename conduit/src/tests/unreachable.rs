@@ -20,6 +20,8 @@ enum Says {
     Failed,
     /// They were sent; later, that the rank is given up.
     GivenUp,
+    /// Memory of who sends them could not be read.
+    OwnMemory,
 }
 
 /// The in-process fabric, on which one rank can vanish.
@@ -47,14 +49,15 @@ impl Nal for Frail {
         let fail = match self.says {
             Says::Failed => NiFail::FAIL,
             Says::GivenUp => NiFail::OK,
+            Says::OwnMemory => NiFail::SEGV,
         };
         if let Some(op) = tx.op {
             ni.send_end(op, fail);
         }
         if fail != NiFail::OK {
-            ni.ack_lost(&tx.header);
+            ni.ack_lost(&tx.header, fail);
         }
-        self.lost = true;
+        self.lost = self.says != Says::OwnMemory;
     }
 
     fn put(&mut self, ni: &mut Ni, ready: &ReadyPut, put: &mut Put<'_>) -> Outcome {
@@ -183,6 +186,26 @@ fn a_flood_of_requests_to_it_ends_the_job() {
                 panic!("{says:?}: {end:?}")
             };
             assert!(line.contains("node 2 cannot be reached ("), "{line}");
+        }
+    }
+}
+
+/// A rank whose own memory could not be read says so, and blames nobody else.
+#[test]
+fn memory_of_the_own_node_is_not_the_fault_of_a_peer() {
+    let says = Says::OwnMemory;
+    let put = ends(says, |c, there| c.put(GONE, there, &[1; 8]).unwrap());
+    let with = ", in an operation with node 2 (Ack, PTL_NI_SEGV)";
+    let barrier = ends(says, |c, _| c.barrier(BarrierName::Anonymous).unwrap());
+    let alone = "(SendEnd, PTL_NI_SEGV)";
+    for (ends, end) in [(put, with), (barrier, alone)] {
+        for ended in &ends {
+            let RankEnd::Aborted(line) = ended else {
+                panic!("{ended:?}")
+            };
+            let own = line.contains("this node's own memory could not be read or written");
+            assert!(own && line.ends_with(end), "{line}");
+            assert!(!line.contains("cannot be reached"), "{line}");
         }
     }
 }

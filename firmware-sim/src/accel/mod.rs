@@ -55,6 +55,7 @@ use zerocopy::IntoBytes;
 
 use crate::answer;
 use crate::awaited::{Answered, Awaited, Request};
+use crate::header;
 use crate::program::{GENERIC, SeaStarFirmware};
 use wire::Outcome;
 
@@ -167,14 +168,23 @@ impl Accel {
     }
 
     /// An answer has come: the send of its request has ended, also if the peer's firmware has not
-    /// said so yet. SEND_END comes before ACK and REPLY_START.
+    /// said so yet. SEND_END comes before ACK and REPLY_START. After an answer that says that it has failed, the end of the send
+    /// ends the request: its data may have been missing here.
     fn answered(&mut self, answer: &Header, flags: u8) -> Answered {
         let Some(node) = self.node_of(answer.source.nid) else {
             return Answered::Unknown;
         };
         let answered = self.awaited.answered(node.into(), 0, answer, flags);
-        if let Answered::Request(request) = &answered {
+        let Answered::Request(request) = &answered else {
+            return answered;
+        };
+        if flags & header::FAILED == 0 {
             self.send_answered(request);
+        } else if let Some((at, op)) = self.send_of(request)
+            && let Some(pending) = self.sending.remove(at).map(usize::from)
+        {
+            self.flights[pending] = Flight::Refused(op);
+            return Answered::Over;
         }
         answered
     }
@@ -208,7 +218,7 @@ impl Accel {
         self.failed.insert(node);
         let mut awaited = std::mem::take(&mut self.awaited);
         for request in awaited.lost(node, |request| self.send_of(request).is_some()) {
-            answer::fail(&mut self.ni, &request.header);
+            answer::fail(&mut self.ni, &request.header, NiFail::FAIL);
         }
         self.awaited = awaited;
     }

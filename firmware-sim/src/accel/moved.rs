@@ -16,7 +16,7 @@ use nic_model::FirmwareContext;
 use nic_model::defs::accel::{Completion, MOVED};
 use nic_model::defs::event::{EventType, EventWord};
 use nic_model::defs::niccb::Counter;
-use portals_core::{Header, Ni, OpId, Swap};
+use portals_core::{Header, Ni, NiFail, OpId, Swap};
 use zerocopy::IntoBytes;
 
 use crate::awaited::Awaited;
@@ -35,6 +35,8 @@ pub enum Flight {
     Answer(Header, u8),
     /// The data of a put or getput.
     Send(OpId),
+    /// The same, of which the target says already that it has failed there. Whose fault that is, the end of the send says.
+    Refused(OpId),
     /// The data of a get's reply.
     Reply(OpId, Header),
     /// Data on its way into a descriptor, with the answer that says that it failed.
@@ -50,9 +52,9 @@ pub struct Moved {
     pub ni: Ni,
     /// Index of its mailbox.
     pub mailbox: usize,
-    /// Pendings in flight. Each ends with a [`MOVED_END`](EventType::MOVED_END) or
-    /// [`MOVED_FAILED`](EventType::MOVED_FAILED) event that names it. With the request that is sent,
-    /// to fail it when it cannot be delivered.
+    /// Pendings in flight. Each ends with an event that names it: [`MOVED_END`](EventType::MOVED_END),
+    /// [`MOVED_FAILED`](EventType::MOVED_FAILED) or [`MOVED_FAULT`](EventType::MOVED_FAULT). With the request that is
+    /// sent, to fail it when it cannot be delivered.
     pub flights: Vec<(u16, Flight, Option<Header>)>,
     /// Requests whose answer has not come.
     pub awaited: Awaited,
@@ -109,13 +111,13 @@ impl SeaStarFirmware {
         ctx: &mut FirmwareContext<'_>,
         index: usize,
         pending: u16,
-        ok: bool,
+        fail: NiFail,
     ) {
         if self.orphaned[index] {
-            let kind = if ok {
-                EventType::MOVED_END
-            } else {
-                EventType::MOVED_FAILED
+            let kind = match fail {
+                NiFail::OK => EventType::MOVED_END,
+                NiFail::SEGV => EventType::MOVED_FAULT,
+                _ => EventType::MOVED_FAILED,
             };
             let word = EventWord::new(kind, moved_index(index, pending));
             self.post(ctx, 0, word, true);

@@ -3,7 +3,9 @@
 use nic_model::defs::accel::SMALL_BUFFER;
 use nic_model::defs::niccb::Counter;
 use nic_model::trace::What;
-use nic_model::{Deposit, DmaSegment, FirmwareContext, NodeId, RxHeader, RxReport, SimDuration};
+use nic_model::{
+    Deposit, DmaSegment, FirmwareContext, NodeId, RxHeader, RxReport, SimDuration, TransferFault,
+};
 use portals_core::{Body, Header, Incoming, NiFail, OpId, Segment, Swap, Transmit};
 
 use super::{Flight, TRIES};
@@ -134,10 +136,10 @@ impl SeaStarFirmware {
         let length = total(&tx.payload);
         let reachable = process.node_of(tx.header.target.nid).map(NodeId);
         let (Some(node), true) = (reachable, length <= most) else {
-            return self.not_sent(index, &tx);
+            return self.not_sent(index, &tx, NiFail::FAIL);
         };
         let Some(pending) = process.tx_free.pop_front() else {
-            return self.not_sent(index, &tx);
+            return self.not_sent(index, &tx, NiFail::FAIL);
         };
         if let Some(request) = process.requests.get_mut(usize::from(pending)) {
             *request = Some(tx.header);
@@ -156,7 +158,7 @@ impl SeaStarFirmware {
                     process.awaited.withdrawn(node.0.into(), 0, &tx.header);
                 }
                 self.put_back(index, pending);
-                return self.not_sent(index, &tx);
+                return self.not_sent(index, &tx, NiFail::SEGV);
             };
             let end = header_len + data.len();
             packet[header_len..end].copy_from_slice(&data);
@@ -186,10 +188,10 @@ impl SeaStarFirmware {
     }
 
     /// A message cannot be sent, and will not be answered.
-    fn not_sent(&mut self, index: usize, tx: &Transmit) {
-        self.sent(index, tx.op, NiFail::FAIL);
+    fn not_sent(&mut self, index: usize, tx: &Transmit, fail: NiFail) {
+        self.sent(index, tx.op, fail);
         if let Some(process) = &mut self.accels[index] {
-            answer::fail(&mut process.ni, &tx.header);
+            answer::fail(&mut process.ni, &tx.header, fail);
         }
     }
 
@@ -258,20 +260,27 @@ impl SeaStarFirmware {
         pending: u16,
         outcome: TxOutcome,
     ) {
-        let ok = outcome == TxOutcome::Done;
-        let Some(process) = self.accels[index].as_deref_mut() else {
-            return self.orphan_ended(ctx, index, pending, ok);
+        let fail = match outcome {
+            TxOutcome::Done => NiFail::OK,
+            TxOutcome::Fault => NiFail::SEGV,
+            TxOutcome::Failed | TxOutcome::Undelivered => NiFail::FAIL,
         };
-        let fail = if ok { NiFail::OK } else { NiFail::FAIL };
+        let Some(process) = self.accels[index].as_deref_mut() else {
+            return self.orphan_ended(ctx, index, pending, fail);
+        };
         let request = process.requests.get_mut(usize::from(pending));
         let request = request.and_then(Option::take);
         process.sending.retain(|p| *p != pending);
         let mut again = None;
-        let mut sent = false;
+        let (mut sent, mut refused) = (false, false);
         match process.free(pending) {
             Flight::Send(op) => {
                 process.ni.send_end(op, fail);
                 sent = true;
+            }
+            Flight::Refused(op) => {
+                process.ni.send_end(op, fail);
+                refused = true;
             }
             Flight::Reply(op, answer) => {
                 process.ni.reply_end(op, fail);
@@ -282,10 +291,11 @@ impl SeaStarFirmware {
         }
         if let Some(request) = request
             && let Some(node) = process.node_of(request.target.nid)
-            && (!ok || sent && process.failed.contains(&node.into()))
-            && process.awaited.forget(node.into(), 0, &request)
+            && (refused
+                || (fail != NiFail::OK || sent && process.failed.contains(&node.into()))
+                    && process.awaited.forget(node.into(), 0, &request))
         {
-            answer::fail(&mut process.ni, &request);
+            answer::fail(&mut process.ni, &request, fail.or_fail());
         }
         self.write_events(ctx, index);
         if outcome == TxOutcome::Undelivered
@@ -398,7 +408,7 @@ impl SeaStarFirmware {
             if let (Some(request), Answered::Request(_)) = (&request, answered)
                 && let Some(process) = &mut self.accels[index]
             {
-                answer::fail(&mut process.ni, request);
+                answer::fail(&mut process.ni, request, NiFail::FAIL);
             }
             self.write_events(ctx, index);
             if let Some(payload) = arrived.payload {
@@ -461,10 +471,10 @@ impl SeaStarFirmware {
                 }
                 let keep = inline.len().min(d.length as usize);
                 let placed = self.write_small(ctx, index, &d.segments, &inline[..keep]);
-                let fail = if placed && keep as u64 == d.length {
-                    NiFail::OK
-                } else {
-                    NiFail::FAIL
+                let fail = match placed {
+                    false => NiFail::SEGV,
+                    true if keep as u64 == d.length => NiFail::OK,
+                    true => NiFail::FAIL,
                 };
                 self.deposited(ctx, index, pending, d.op, fail, answer::refusal(header));
             }
@@ -527,7 +537,7 @@ impl SeaStarFirmware {
             let report = RxReport {
                 deposited: 0,
                 discarded: 0,
-                fault: Some(nic_model::TransferFault::Truncated),
+                fault: Some(TransferFault::Truncated),
             };
             self.deposit_ended(ctx, index, pending, report);
         }
@@ -552,17 +562,20 @@ impl SeaStarFirmware {
         pending: u16,
         report: RxReport,
     ) {
-        let ok = report.fault.is_none();
-        let fail = if ok { NiFail::OK } else { NiFail::FAIL };
+        let fail = match report.fault {
+            None => NiFail::OK,
+            Some(TransferFault::Header(_) | TransferFault::Payload(_)) => NiFail::SEGV,
+            Some(_) => NiFail::FAIL,
+        };
         let Some(process) = self.accels[index].as_deref_mut() else {
-            return self.orphan_ended(ctx, index, pending, ok);
+            return self.orphan_ended(ctx, index, pending, fail);
         };
         let slot = process.flights.get_mut(usize::from(pending));
         match slot.map(std::mem::take) {
             Some(Flight::Deposit(op, failure)) => {
                 self.deposited(ctx, index, pending, op, fail, failure);
             }
-            Some(Flight::Exchange(swap)) if ok => {
+            Some(Flight::Exchange(swap)) if fail == NiFail::OK => {
                 let mut data = vec![0; swap.length as usize];
                 let buffer = process.small_buffer(pending);
                 if ctx.host_read(buffer, &mut data).is_err() {
@@ -625,7 +638,7 @@ impl SeaStarFirmware {
                 let fail = if data.is_some() {
                     NiFail::OK
                 } else {
-                    NiFail::FAIL
+                    NiFail::SEGV
                 };
                 process.ni.reply_end(op, fail);
             }
@@ -671,15 +684,16 @@ impl SeaStarFirmware {
         new: Vec<u8>,
     ) {
         let keep = swap.length as usize;
+        let whole = new.len() >= keep;
         let old = self
             .read_small(ctx, index, &swap.segments)
-            .filter(|_| new.len() >= keep)
+            .filter(|_| whole)
             .filter(|_| self.write_small(ctx, index, &swap.segments, &new[..keep]));
         if let Some(process) = &mut self.accels[index] {
-            let fail = if old.is_some() {
-                NiFail::OK
-            } else {
-                NiFail::FAIL
+            let fail = match old {
+                Some(_) => NiFail::OK,
+                None if whole => NiFail::SEGV,
+                None => NiFail::FAIL,
             };
             process.ni.swap_end(swap.op, fail);
         }

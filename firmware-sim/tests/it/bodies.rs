@@ -342,14 +342,14 @@ pub(crate) fn host_faults_end_transfers_with_a_failed_status<C: Chips>(
         kinds,
         [
             (1, EventType::RX_FAILED),
-            (2, EventType::RX_FAILED),
+            (2, EventType::RX_FAULT),
             (3, EventType::RX_DONE)
         ]
     );
     let ends: Vec<_> = sim.hosts[0].log.iter().map(|e| e.1.kind()).collect();
     assert_eq!(
         ends,
-        [EventType::TX_FAILED, EventType::TX_END, EventType::TX_END]
+        [EventType::TX_FAULT, EventType::TX_END, EventType::TX_END]
     );
     assert_eq!(sim.counter(0, Counter::HOST_FAULTS), 1);
     assert_eq!(sim.counter(1, Counter::HOST_FAULTS), 1);

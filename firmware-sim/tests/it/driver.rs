@@ -449,7 +449,7 @@ impl<C: Chips> Sim<C> {
             host.eq_next = (host.eq_next + 1) % EQ_ENTRIES;
             host.log.push((at, event));
             match event.kind() {
-                EventType::TX_END | EventType::TX_FAILED => {
+                EventType::TX_END | EventType::TX_FAILED | EventType::TX_FAULT => {
                     host.tx_free.push_back(event.index());
                     if let Some(id) = host.sending.remove(&event.index()) {
                         host.ended.push((id, event.kind()));
@@ -464,7 +464,10 @@ impl<C: Chips> Sim<C> {
                     at += costs.match_fixed + costs.command_write;
                     self.answer(node, at, event.index());
                 }
-                EventType::RX_DONE | EventType::DROPPED | EventType::RX_FAILED => {
+                EventType::RX_DONE
+                | EventType::DROPPED
+                | EventType::RX_FAILED
+                | EventType::RX_FAULT => {
                     let upper = self.upper(node, event.index());
                     self.record(node, at, &upper, event.kind());
                     self.release(node, at, event.index());

@@ -383,7 +383,8 @@ fn judge(sim: &Sim, sent: &BTreeMap<u32, (Vec<u8>, u64)>, may: May, context: &st
             .filter(|e| e.0 == id)
             .map(|e| e.1)
             .collect();
-        let whole = arrived.is_some_and(|a| a.kind != EventType::RX_FAILED);
+        let whole =
+            arrived.is_some_and(|a| !matches!(a.kind, EventType::RX_FAILED | EventType::RX_FAULT));
         if whole && !data.is_empty() {
             let at = *slot as usize;
             let bytes = &sim.memory[usize::from(TARGET)].bytes[at..at + data.len()];
@@ -404,7 +405,7 @@ fn judge(sim: &Sim, sent: &BTreeMap<u32, (Vec<u8>, u64)>, may: May, context: &st
         match (ends[0], arrived) {
             (EventType::TX_END, Some(_)) if whole => outcome.arrived += 1,
             (_, Some(_)) if !whole => outcome.damaged += 1,
-            (EventType::TX_FAILED, _) => outcome.failed += 1,
+            (EventType::TX_FAILED | EventType::TX_FAULT, _) => outcome.failed += 1,
             other => panic!("{context}: message {id} is lost in silence: {other:?}"),
         }
     }

@@ -163,8 +163,8 @@ pub struct InitEq {
 ///
 /// The header of `header_length` bytes (at most 64: a 48-byte header and up to 16 inline bytes)
 /// is at offset 64 of upper pending `pending_index`. Ends with event
-/// [`TX_END`](super::event::EventType::TX_END) or
-/// [`TX_FAILED`](super::event::EventType::TX_FAILED), after which pending and buffers are the
+/// [`TX_END`](super::event::EventType::TX_END), [`TX_FAILED`](super::event::EventType::TX_FAILED) or
+/// [`TX_FAULT`](super::event::EventType::TX_FAULT), after which pending and buffers are the
 /// host's again. The first fields are where the datagram command has them.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -195,8 +195,9 @@ pub struct Transmit {
 ///
 /// The first `length` payload bytes go to host memory, the rest is discarded; length 0 drops it
 /// all. Ends with event [`RX_DONE`](super::event::EventType::RX_DONE),
-/// [`DROPPED`](super::event::EventType::DROPPED) (length 0) or
-/// [`RX_FAILED`](super::event::EventType::RX_FAILED). A refused one leaves the pending as it was:
+/// [`DROPPED`](super::event::EventType::DROPPED) (length 0),
+/// [`RX_FAILED`](super::event::EventType::RX_FAILED) or
+/// [`RX_FAULT`](super::event::EventType::RX_FAULT). A refused one leaves the pending as it was:
 /// the host must answer again or release it.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

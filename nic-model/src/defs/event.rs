@@ -26,16 +26,23 @@ impl EventType {
     pub const DROPPED: Self = Self(130);
     /// *Ours:* a command was refused; index: [`RejectedCommand`].
     pub const REJECTED: Self = Self(131);
-    /// *Ours:* a transmit could not read host memory, or its peer did not take the message (see
-    /// the pending's status word); index: transmit pending.
+    /// *Ours:* there is no path to the peer, the peer did not take the message (see the pending's status word), or a datagram
+    /// was not sent; index: transmit pending.
     pub const TX_FAILED: Self = Self(132);
-    /// *Ours:* a deposit failed (host memory, or the payload's CRC); index: receive pending.
+    /// *Ours:* the payload of a deposit was lost or failed its CRC; index: receive pending.
     pub const RX_FAILED: Self = Self(133);
     /// *Ours:* a pending of a process that the kernel has taken over has ended; index: mailbox and
     /// pending.
     pub const MOVED_END: Self = Self(136);
     /// *Ours:* the same, with a failure.
     pub const MOVED_FAILED: Self = Self(137);
+    /// *Ours:* a transmit could not read host memory; index: transmit pending.
+    pub const TX_FAULT: Self = Self(138);
+    /// *Ours:* a deposit could not write host memory; index: receive pending. The word says it, because the pending may carry
+    /// another message when the host looks.
+    pub const RX_FAULT: Self = Self(139);
+    /// *Ours:* as [`Self::MOVED_END`], with host memory that could not be read or written.
+    pub const MOVED_FAULT: Self = Self(140);
     /// A header failed its CRC; index: source node.
     pub const HEADER_CRC: Self = Self(135);
 }
@@ -55,6 +62,9 @@ impl fmt::Debug for EventType {
             Self::HEADER_CRC => "HEADER_CRC",
             Self::MOVED_END => "MOVED_END",
             Self::MOVED_FAILED => "MOVED_FAILED",
+            Self::TX_FAULT => "TX_FAULT",
+            Self::RX_FAULT => "RX_FAULT",
+            Self::MOVED_FAULT => "MOVED_FAULT",
             Self(other) => return write!(f, "EventType({other})"),
         };
         f.write_str(name)

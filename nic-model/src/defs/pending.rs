@@ -51,11 +51,13 @@ pub mod status {
     pub const DONE: u32 = 1;
     /// The payload was dropped as asked.
     pub const DROPPED: u32 = 2;
-    /// *Ours:* host memory could not be reached, or the payload failed its CRC.
+    /// *Ours:* the message was lost: no path leads to the peer, or the payload failed its CRC.
     pub const FAILED: u32 = 3;
     /// *Ours:* transmit only: the peer has not taken the message for as long as the firmware
     /// tries.
     pub const UNDELIVERED: u32 = 4;
+    /// *Ours:* host memory could not be read or written.
+    pub const FAULT: u32 = 5;
 }
 
 /// The lower pending: 32 bytes of SRAM in which the firmware shows what it does with a message.

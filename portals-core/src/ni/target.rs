@@ -549,9 +549,9 @@ impl Ni {
         Ok(Incoming::Acked)
     }
 
-    /// The ack that `put` asked for will not come, because its target is given up: an ACK event with a failure
+    /// The ack that `put` asked for will not come, for the reason that `fail` says: an ACK event with a failure
     /// takes its place, so that a program which waits for it does not wait for ever.
-    pub fn ack_lost(&mut self, put: &Header) {
+    pub fn ack_lost(&mut self, put: &Header, fail: NiFail) {
         let Some(ack) = Ack::of_nothing(&put.body) else {
             return;
         };
@@ -559,7 +559,7 @@ impl Ni {
         if awaited && self.md(ack.md).is_some_and(|md| md.shown.eq.is_some()) {
             let mut what = Self::answered(put, ack.rlength, ack.mlength, ack.offset);
             what.initiator = put.target;
-            self.post_ack(ack.md, what, NiFail::FAIL);
+            self.post_ack(ack.md, what, fail);
         }
     }
 

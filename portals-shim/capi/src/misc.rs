@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 
 use crate::eq::wait_of;
 use crate::names::{
-    NI_FAIL, NI_OK, Text, UNKNOWN_ERROR, UNKNOWN_EVENT, UNKNOWN_NI, ptl_err_str, ptl_event_str,
+    NI_FAIL, NI_OK, NI_SEGV, Text, UNKNOWN_ERROR, UNKNOWN_EVENT, UNKNOWN_NI, ptl_err_str,
+    ptl_event_str,
 };
 use crate::state;
 use crate::types::{INVALID_HANDLE, OK};
@@ -35,10 +36,10 @@ pub extern "C" fn PtlEventKindStr(ev_kind: c_uint) -> *const c_char {
     name(&ptl_event_str, ev_kind, UNKNOWN_EVENT)
 }
 
-/// `PtlNIFailStr`; the fabrics have no codes of their own, so the interface does not matter.
+/// `PtlNIFailStr`; every fabric has the same codes, so the interface does not matter.
 #[unsafe(no_mangle)]
 pub extern "C" fn PtlNIFailStr(_ni: u32, nal_errno: u32) -> *const c_char {
-    name(&[NI_OK, NI_FAIL], nal_errno, UNKNOWN_NI)
+    name(&[NI_OK, NI_FAIL, NI_SEGV], nal_errno, UNKNOWN_NI)
 }
 
 /// `PtlProgress`. Waiting for ever would be for an event that nobody can name; it is one round.

@@ -86,6 +86,7 @@ pub static ptl_event_str: [Text; 12] = [
 pub(crate) const UNKNOWN_EVENT: Text = Text::of(c"PTL_UNKNOWN_EVENT_KIND");
 pub(crate) const NI_OK: Text = Text::of(c"PTL_NI_OK");
 pub(crate) const NI_FAIL: Text = Text::of(c"PTL_NI_FAIL");
+pub(crate) const NI_SEGV: Text = Text::of(c"PTL_NI_SEGV");
 pub(crate) const UNKNOWN_NI: Text = Text::of(c"PTL_NI_UNKNOWN_ERROR");
 
 #[cfg(test)]

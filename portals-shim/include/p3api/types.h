@@ -52,6 +52,8 @@ typedef uint32_t ptl_time_t;
 
 #define PTL_NI_OK ((ptl_ni_fail_t)0)
 #define PTL_NI_FAIL ((ptl_ni_fail_t)1)
+/* Memory of this process could not be read, written, or given to the adapter: no fault of the peer. */
+#define PTL_NI_SEGV ((ptl_ni_fail_t)2)
 
 typedef struct {
 	ptl_nid_t nid;

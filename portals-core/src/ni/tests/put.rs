@@ -43,28 +43,31 @@ fn a_failed_put_ends_without_an_ack() {
 /// An ack that a fabric knows will never come is an event all the same, once.
 #[test]
 fn an_ack_that_will_not_come_is_an_event_with_a_failure() {
-    let mut w = World::new();
-    let src = w.source(4);
-    let config = *w[0].ni.config();
-    let target = crate::ProcessId::new(1, 9);
-    let tx = w[0]
-        .ni
-        .put(src.md, None, Ack, target, 4, 0, 7, 0, 0)
-        .unwrap();
-    let header = tx.header;
-    w[0].ni.send_end(tx.op.unwrap(), NiFail::FAIL);
-    w[0].events(src.eq);
-    w[0].ni.ack_lost(&header);
-    let events = w[0].events(src.eq);
-    assert_eq!(events.len(), 1);
-    assert_eq!(
-        (events[0].kind, events[0].ni_fail, events[0].mlength),
-        (crate::EventKind::Ack, NiFail::FAIL, 0)
-    );
-    assert_eq!(events[0].initiator, header.target);
-    assert_eq!(header.source, config.id);
-    w[0].ni.ack_lost(&header);
-    assert!(w[0].events(src.eq).is_empty(), "no second ack is due");
+    for fail in [NiFail::FAIL, NiFail::SEGV] {
+        let mut w = World::new();
+        let src = w.source(4);
+        let config = *w[0].ni.config();
+        let target = crate::ProcessId::new(1, 9);
+        let tx = w[0]
+            .ni
+            .put(src.md, None, Ack, target, 4, 0, 7, 0, 0)
+            .unwrap();
+        let header = tx.header;
+        w[0].ni.send_end(tx.op.unwrap(), fail);
+        let ends = w[0].events(src.eq);
+        assert_eq!(ends.last().map(|event| event.ni_fail), Some(fail));
+        w[0].ni.ack_lost(&header, fail);
+        let events = w[0].events(src.eq);
+        assert_eq!(events.len(), 1);
+        assert_eq!(
+            (events[0].kind, events[0].ni_fail, events[0].mlength),
+            (crate::EventKind::Ack, fail, 0)
+        );
+        assert_eq!(events[0].initiator, header.target);
+        assert_eq!(header.source, config.id);
+        w[0].ni.ack_lost(&header, fail);
+        assert!(w[0].events(src.eq).is_empty(), "no second ack is due");
+    }
 }
 
 /// A message longer than any header can say is refused before anything happens.

@@ -166,11 +166,11 @@ pub fn refuse(ni: &mut Ni, tx: &Transmit) {
     if let Some(op) = tx.op {
         ni.send_end(op, NiFail::FAIL);
     }
-    fail_answer(ni, &tx.header);
+    fail_answer(ni, &tx.header, NiFail::FAIL);
 }
 
-/// The answer to `request` will not come: its ACK or REPLY event says that it failed.
-pub fn fail_answer(ni: &mut Ni, request: &Header) {
+/// The answer to `request` will not come: its ACK or REPLY event says that it failed, and how.
+pub fn fail_answer(ni: &mut Ni, request: &Header, fail: NiFail) {
     let (md, offset, length) = match request.body {
         Body::Get {
             reply_md,
@@ -184,7 +184,7 @@ pub fn fail_answer(ni: &mut Ni, request: &Header) {
             length,
             ..
         } => (reply_md, reply_offset, length),
-        Body::Put { .. } => return ni.ack_lost(request),
+        Body::Put { .. } => return ni.ack_lost(request, fail),
         Body::Ack { .. } | Body::Reply { .. } => return,
     };
     let reply = Header {
@@ -199,7 +199,7 @@ pub fn fail_answer(ni: &mut Ni, request: &Header) {
         ..*request
     };
     if let Incoming::Deposit(d) = ni.handle_header(&reply) {
-        ni.deposit_end(d.op, NiFail::FAIL);
+        ni.deposit_end(d.op, fail);
     }
 }
 

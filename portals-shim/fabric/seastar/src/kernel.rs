@@ -276,7 +276,7 @@ impl Kernel {
                 process,
                 &tx,
             );
-            self.local.push_back(message);
+            self.local.extend(message);
         }
         result
     }

@@ -38,29 +38,32 @@ pub(super) struct Local {
     pub(super) data: Data,
 }
 
-/// Takes a message of process `from`. What would ride in a header packet is copied at once, as on the
-/// network, so that its memory may be used again.
+/// Takes a message of process `from`; `None` where its data cannot be read: that has ended it. What would ride in a header
+/// packet is copied at once, as on the network, so that its memory may be used again.
 pub(super) fn accept(
     processes: &mut [Process],
     driver: &mut Ssnal,
     costs: &HostParams,
     from: usize,
     tx: &Transmit,
-) -> Local {
+) -> Option<Local> {
     driver.spend(costs.header_build);
     let mut data = Data::At(tx.payload.to_vec(), tx.op.map_or(End::Nothing, End::Send));
     let length: u64 = tx.payload.iter().map(|s| s.len).sum();
     if length <= INLINE {
-        let held = driver.gather(from, &tx.payload);
-        let fail = held.as_ref().map_or(NiFail::FAIL, |_| NiFail::OK);
-        end(processes, driver, costs, from, &data, fail);
-        data = Data::Held(held.unwrap_or_default());
+        let Some(held) = driver.gather(from, &tx.payload) else {
+            end(processes, driver, costs, from, &data, NiFail::SEGV);
+            driver.will_not_be_answered(processes, from, &tx.header, NiFail::SEGV);
+            return None;
+        };
+        end(processes, driver, costs, from, &data, NiFail::OK);
+        data = Data::Held(held);
     }
-    Local {
+    Some(Local {
         from,
         header: tx.header,
         data,
-    }
+    })
 }
 
 /// Delivers one message; returns what it causes.
@@ -84,7 +87,8 @@ pub(super) fn deliver(
         Data::Held(bytes) => Some(bytes.clone()),
         Data::At(segments, _) => driver.memory.gather(from, segments),
     };
-    let ok = |good: bool| if good { NiFail::OK } else { NiFail::FAIL };
+    // Of the process whose memory it is.
+    let accessed = |good: bool| if good { NiFail::OK } else { NiFail::SEGV };
     match incoming {
         Incoming::Acked => {
             driver.spend(costs.event_post);
@@ -94,7 +98,7 @@ pub(super) fn deliver(
             end(processes, driver, costs, from, &data, NiFail::OK);
             // The kernel knows who has ended here.
             if driver.has_left(to) {
-                driver.will_not_be_answered(processes, from, &header);
+                driver.will_not_be_answered(processes, from, &header, NiFail::FAIL);
             }
             None
         }
@@ -105,11 +109,18 @@ pub(super) fn deliver(
                 driver.spend(costs.local_map);
             }
             let whole = bytes(driver).filter(|b| b.len() >= keep);
-            let readable = whole.is_some();
-            let stored = whole.is_some_and(|b| driver.scatter(to, &d.segments, &b[..keep]));
-            end(processes, driver, costs, from, &data, ok(readable));
+            let sent = accessed(whole.is_some());
+            let stored = match whole {
+                Some(b) => accessed(driver.scatter(to, &d.segments, &b[..keep])),
+                None => NiFail::FAIL,
+            };
+            end(processes, driver, costs, from, &data, sent);
             driver.spend(costs.event_post);
-            let ack = processes[to].ni.deposit_end(d.op, ok(stored))?;
+            let ack = processes[to].ni.deposit_end(d.op, stored);
+            if stored != NiFail::OK {
+                driver.not_stored(processes, from, &header, sent);
+            }
+            let ack = ack?;
             Some(Local {
                 from: to,
                 header: ack,
@@ -129,18 +140,27 @@ pub(super) fn deliver(
             driver.spend(costs.local_map);
             let keep = swap.length as usize;
             let new = bytes(driver).filter(|b| b.len() >= keep);
-            end(processes, driver, costs, from, &data, ok(new.is_some()));
-            let old = driver.gather(to, &swap.segments);
-            let stored = match (&new, &old) {
-                (Some(new), Some(_)) => driver.scatter(to, &swap.segments, &new[..keep]),
-                _ => false,
+            let sent = accessed(new.is_some());
+            end(processes, driver, costs, from, &data, sent);
+            let old = new.as_ref().and_then(|new| {
+                let old = driver.gather(to, &swap.segments)?;
+                let stored = driver.scatter(to, &swap.segments, &new[..keep]);
+                stored.then_some(old)
+            });
+            let fail = match new {
+                Some(_) => accessed(old.is_some()),
+                None => NiFail::FAIL,
             };
             driver.spend(costs.event_post);
-            processes[to].ni.swap_end(swap.op, ok(stored));
+            processes[to].ni.swap_end(swap.op, fail);
+            let Some(old) = old else {
+                driver.not_stored(processes, from, &header, sent);
+                return None;
+            };
             Some(Local {
                 from: to,
                 header: swap.header,
-                data: Data::Held(old?),
+                data: Data::Held(old),
             })
         }
     }

@@ -6,7 +6,7 @@
 //! | what happened | how the kernel knows |
 //! |---|---|
 //! | the target's chip does not take the message | TX_FAILED of the firmware, after `give_up` |
-//! | the source's memory cannot be read | TX_FAILED |
+//! | the source's memory cannot be read | TX_FAULT |
 //! | the payload was damaged, or could not be placed at the target | the target's kernel answers with the failure flag |
 //! | the target's node has failed after it took the message | the RAS controller says so, and the message has been sent |
 //!

@@ -282,11 +282,14 @@ impl Ssnal {
         match word.kind() {
             EventType::TX_END => self.tx_ended(processes, index, NiFail::OK),
             EventType::TX_FAILED => self.tx_ended(processes, index, NiFail::FAIL),
+            EventType::TX_FAULT => self.tx_ended(processes, index, NiFail::SEGV),
             EventType::HEADER => self.header_arrived(processes, index),
             EventType::RX_DONE | EventType::DROPPED => self.rx_ended(processes, index, NiFail::OK),
             EventType::RX_FAILED => self.rx_ended(processes, index, NiFail::FAIL),
+            EventType::RX_FAULT => self.rx_ended(processes, index, NiFail::SEGV),
             EventType::MOVED_END => self.orphan_ended(processes, index, NiFail::OK),
             EventType::MOVED_FAILED => self.orphan_ended(processes, index, NiFail::FAIL),
+            EventType::MOVED_FAULT => self.orphan_ended(processes, index, NiFail::SEGV),
             EventType::HEADER_CRC => self.counters.crc_errors += 1,
             _ => self.counters.unknown_events += 1,
         }

@@ -427,7 +427,7 @@ fn a_bad_address_fails_the_operation_and_nothing_else() {
             .unwrap();
         fail
     });
-    assert_eq!(results, [NiFail::FAIL, NiFail::OK]);
+    assert_eq!(results, [NiFail::SEGV, NiFail::OK]);
 }
 
 /// Long messages are under way to a process that closes: what comes then does not reach its memory.

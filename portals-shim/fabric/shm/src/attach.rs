@@ -15,7 +15,7 @@ use super::open::Unreachable;
 use host::fork::Own;
 use host::process::{bytes, on_memory_of};
 use host::secret::random;
-use portals_core::Segment;
+use portals_core::{NiFail, Segment};
 use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::io;
@@ -62,9 +62,12 @@ pub(super) enum CopyError {
     /// The number means another process.
     #[error("process {0} is another one than at the start")]
     Stranger(i32),
-    /// One of them does not have the memory.
-    #[error("the memory is not there: {0}")]
+    /// The other one does not have the memory.
+    #[error("memory of the peer cannot be read or written: {0}")]
     Memory(#[source] io::Error),
+    /// This process does not have the memory.
+    #[error("memory of this process cannot be read or written: {0}")]
+    Own(#[source] io::Error),
     /// The other one has closed, so that what it told of its memory may mean anything since.
     #[error("the peer has closed its interface")]
     Closed,
@@ -244,12 +247,62 @@ pub(super) fn copy(
             Way::Read => read(there, thread, &near, &far),
             Way::Write => write(there, thread, &near, &far),
         });
-        match moved.map_err(|error| of(error, there))? {
-            0 => return Err(io::Error::from_raw_os_error(libc::EFAULT).into()),
-            n => done += n as u64,
-        }
+        let moved = match moved.map_err(|error| of(error, there)) {
+            Ok(0) => Err(io::Error::from_raw_os_error(libc::EFAULT).into()),
+            moved => moved,
+        };
+        done += moved.map_err(|error| whose(error, way, &near))? as u64;
     }
     Ok(())
+}
+
+/// What an operation ends with that the kernel was to copy for.
+pub(super) fn failure(error: &CopyError) -> NiFail {
+    match error {
+        CopyError::Own(_) => NiFail::SEGV,
+        CopyError::Memory(_)
+        | CopyError::Closed
+        | CopyError::Refused(_)
+        | CopyError::Stranger(_) => NiFail::FAIL,
+    }
+}
+
+/// The kernel does not say which of the two processes does not have the memory where it stopped. Whether this one has its pieces
+/// is asked by a copy of their first bytes within it.
+#[cold]
+fn whose(error: CopyError, way: Way, near: &[libc::iovec]) -> CopyError {
+    let CopyError::Memory(cause) = error else {
+        return error;
+    };
+    let mut seen = vec![0u8; near.len()];
+    let first = |base| libc::iovec {
+        iov_base: base,
+        iov_len: 1,
+    };
+    let from: Pieces = near.iter().map(|piece| first(piece.iov_base)).collect();
+    // What was to be written is written onto itself.
+    let into: Pieces = match way {
+        Way::Read => from.clone(),
+        Way::Write => seen
+            .iter_mut()
+            .map(|byte| first(std::ptr::from_mut(byte).cast()))
+            .collect(),
+    };
+    let pieces = near.len() as libc::c_ulong;
+    // SAFETY: asks for a number.
+    let thread = unsafe { libc::gettid() };
+    // SAFETY: the kernel checks both lists of addresses; what it writes is `seen`, or memory of a descriptor, which is the
+    // library's until the operation's `*_end`, with the values that it has.
+    let said =
+        unsafe { libc::process_vm_readv(thread, into.as_ptr(), pieces, from.as_ptr(), pieces, 0) };
+    let has_all = match bytes(said) {
+        Ok(read) => read == near.len(),
+        Err(error) => error.raw_os_error() != Some(libc::EFAULT),
+    };
+    match has_all {
+        true => CopyError::Memory(cause),
+        false => CopyError::Own(cause),
+    }
 }
 
 #[cfg(test)]
@@ -352,6 +405,7 @@ mod tests {
             8
         )));
         // Own memory where no user's can be: the kernel refuses the call before it looks at the other process.
+        let is_own = |r| matches!(r, Err(CopyError::Own(_)));
         let nowhere = [Segment {
             addr: 1 << 47,
             len: 8,
@@ -360,7 +414,7 @@ mod tests {
         let there = [place(&mut good)];
         for way in [Way::Read, Way::Write] {
             let said = copy(way, &own, &nowhere, &there, 8);
-            assert!(is_memory(said), "{way:?}");
+            assert!(is_own(said), "{way:?}");
         }
         let mut from = [0u8; 4];
         let short = [place(&mut from)];
@@ -371,6 +425,93 @@ mod tests {
             &short,
             8
         )));
+    }
+
+    /// Pages of which some may not be read, or not be written.
+    struct Pages {
+        base: *mut c_void,
+        len: usize,
+    }
+
+    impl Pages {
+        const PAGE: usize = 4096;
+
+        fn of(rights: &[libc::c_int]) -> Self {
+            let len = rights.len() * Self::PAGE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let all = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: new memory, at an address that the kernel chooses.
+            let base = unsafe { libc::mmap(std::ptr::null_mut(), len, all, flags, -1, 0) };
+            assert_ne!(base, libc::MAP_FAILED);
+            for (page, rights) in rights.iter().enumerate() {
+                let at = base.wrapping_byte_add(page * Self::PAGE);
+                // SAFETY: a page of the memory above, which nobody has a reference to.
+                assert_eq!(unsafe { libc::mprotect(at, Self::PAGE, *rights) }, 0);
+            }
+            Self { base, len }
+        }
+
+        /// All of it but its first `skip` bytes.
+        fn from(&self, skip: usize) -> Segment {
+            Segment {
+                addr: (self.base.expose_provenance() + skip) as u64,
+                len: (self.len - skip) as u64,
+            }
+        }
+    }
+
+    impl Drop for Pages {
+        fn drop(&mut self) {
+            // SAFETY: mapped in `of`, and unmapped here only.
+            unsafe { libc::munmap(self.base, self.len) };
+        }
+    }
+
+    /// Memory fails on the one side or the other, in its first page or behind that, in one piece or in several.
+    #[test]
+    fn it_is_known_whose_memory_is_not_there() {
+        const BOTH: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+        const NONE: libc::c_int = libc::PROT_NONE;
+        let own = own();
+        for bad in [[NONE, BOTH], [BOTH, NONE]] {
+            for split in [false, true] {
+                let (good, bad) = (Pages::of(&[BOTH; 2]), Pages::of(&bad));
+                let list = |pages: &Pages| match split {
+                    false => vec![pages.from(100)],
+                    true => {
+                        let mut first = pages.from(100);
+                        first.len = 3000;
+                        vec![first, pages.from(3100)]
+                    }
+                };
+                let (good, bad) = (list(&good), list(&bad));
+                let len = good.iter().map(|s| s.len).sum();
+                for way in [Way::Read, Way::Write] {
+                    let theirs = copy(way, &own, &good, &bad, len);
+                    assert!(
+                        matches!(theirs, Err(CopyError::Memory(_))),
+                        "{way:?}: {theirs:?}"
+                    );
+                    let ours = copy(way, &own, &bad, &good, len);
+                    assert!(matches!(ours, Err(CopyError::Own(_))), "{way:?}: {ours:?}");
+                }
+            }
+        }
+    }
+
+    /// Memory that may be read alone serves as a source, and fails as a destination on the side that has it.
+    #[test]
+    fn memory_that_may_not_be_written_is_of_who_has_it() {
+        let own = own();
+        let read_only = Pages::of(&[libc::PROT_READ]);
+        let good = Pages::of(&[libc::PROT_READ | libc::PROT_WRITE]);
+        let (read_only, good) = ([read_only.from(0)], [good.from(0)]);
+        copy(Way::Read, &own, &good, &read_only, 4096).unwrap();
+        copy(Way::Write, &own, &read_only, &good, 4096).unwrap();
+        let ours = copy(Way::Read, &own, &read_only, &good, 4096);
+        assert!(matches!(ours, Err(CopyError::Own(_))), "{ours:?}");
+        let theirs = copy(Way::Write, &own, &good, &read_only, 4096);
+        assert!(matches!(theirs, Err(CopyError::Memory(_))), "{theirs:?}");
     }
 
     /// A process that came to have the number of another one is neither read nor written.

@@ -19,7 +19,7 @@
 //! | [`Kind::Short`] | in the short form | all of it | delivered |
 //! | [`Kind::More`] | – | the next part | as above |
 //! | [`Kind::ReadyToSend`] | yes | RTS, where the data is: address, length of each piece | the receiver reads it from the sender's memory, then `AckToSend` |
-//! | [`Kind::AckToSend`] | – | ATS (token of the RTS; flag: it failed, or it could not be read) | the data may be reused; if it could not be read, it is sent: `Resent` |
+//! | [`Kind::AckToSend`] | – | ATS (token of the RTS; flags: it failed, the data was not there, or the kernel does not let it be read) | the data may be reused; if it could not be read, it is sent: `Resent` |
 //! | [`Kind::Resent`] | – | the first part of what could not be read (token of the RTS) | as a message |
 
 use super::layout::CELL;
@@ -66,6 +66,8 @@ pub(super) struct Prefix {
     pub(super) kind: Kind,
     /// Of [`Kind::AckToSend`].
     pub(super) failed: bool,
+    /// Of [`Kind::AckToSend`] that failed: the data was not there.
+    pub(super) absent: bool,
     /// Of [`Kind::AckToSend`]: the kernel does not copy between the two.
     pub(super) refused: bool,
     pub(super) inline: u16,
@@ -80,6 +82,7 @@ impl Prefix {
         Self {
             kind,
             failed: false,
+            absent: false,
             refused: false,
             inline: 0,
             token: 0,
@@ -105,7 +108,7 @@ pub(super) enum CellError {
 pub(super) fn encode(prefix: &Prefix, header: Option<&Header>) -> [u8; HEAD] {
     let mut b = [0; HEAD];
     b[0] = prefix.kind as u8;
-    b[1] = u8::from(prefix.failed) | u8::from(prefix.refused) << 1;
+    b[1] = u8::from(prefix.failed) | u8::from(prefix.refused) << 1 | u8::from(prefix.absent) << 2;
     b[2..4].copy_from_slice(&prefix.inline.to_le_bytes());
     b[4..8].copy_from_slice(&prefix.token.to_le_bytes());
     b[8..12].copy_from_slice(&prefix.bulk_len.to_le_bytes());
@@ -137,6 +140,7 @@ pub(super) fn decode(b: &[u8; HEAD]) -> Result<Prefix, CellError> {
         kind,
         failed: b[1] & 1 != 0,
         refused: b[1] & 2 != 0,
+        absent: b[1] & 4 != 0,
         inline,
         token: word(4),
         bulk_len: word(8),
@@ -265,6 +269,7 @@ mod tests {
         };
         let prefix = Prefix {
             failed: true,
+            absent: true,
             refused: true,
             inline: 152,
             token: 3,

@@ -324,7 +324,7 @@ impl Core {
             Self::end(ni, m.after, NiFail::FAIL);
             if let Some(header) = m.header.filter(|_| m.kind != cell::Kind::AckToSend) {
                 expected.forget(&header);
-                delivery::fail_answer(ni, &header);
+                delivery::fail_answer(ni, &header, NiFail::FAIL);
             }
         }
         for token in 0..self.rndv_sends.len() {
@@ -337,11 +337,11 @@ impl Core {
                 self.outstanding -= 1;
                 Self::end(ni, a.after, NiFail::FAIL);
                 expected.forget(&a.header);
-                delivery::fail_answer(ni, &a.header);
+                delivery::fail_answer(ni, &a.header, NiFail::FAIL);
             }
         }
         for request in expected.into_requests() {
-            delivery::fail_answer(ni, &request);
+            delivery::fail_answer(ni, &request, NiFail::FAIL);
         }
         for op in stream.into_iter().chain(awaited.into_iter().map(|a| a.op)) {
             ni.deposit_end(op, NiFail::FAIL);

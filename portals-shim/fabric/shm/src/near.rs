@@ -336,9 +336,9 @@ pub struct Link {
     refused: AtomicBool,
 }
 
-/// A peer's memory could not be read; what of the destination has been written is not known.
+/// A peer's memory could not be read into that of this process; what of the destination has been written is not known.
 #[derive(Debug, thiserror::Error)]
-#[error("the memory of the peer cannot be read: {0}")]
+#[error("what the peer has cannot be read: {0}")]
 pub struct Unfetched(#[source] CopyError);
 
 impl Link {

@@ -494,9 +494,9 @@ impl Core {
         self.peers[rank].believe(&copied);
         let fail = match copied {
             Ok(()) => NiFail::OK,
-            Err(error @ (CopyError::Memory(_) | CopyError::Closed)) => {
+            Err(error @ (CopyError::Memory(_) | CopyError::Own(_) | CopyError::Closed)) => {
                 tracing::error!(%error, peer = rank, "the operation fails");
-                NiFail::FAIL
+                attach::failure(&error)
             }
             // As a message it takes another way, or finds nobody.
             Err(CopyError::Refused(_) | CopyError::Stranger(_)) => return false,
@@ -562,7 +562,7 @@ fn complete(ni: &mut Ni, tx: &Transmit, fail: NiFail, acks: bool) {
             Some(ack) if fail == NiFail::OK => {
                 ni.handle_header(&answer(Body::Ack(ack)));
             }
-            Some(_) => ni.ack_lost(h),
+            Some(_) => ni.ack_lost(h, fail),
             None => {}
         },
         Body::Get {

@@ -53,6 +53,7 @@ pub(super) struct Outgoing {
     pub(super) sent: u64,
     pub(super) token: u32,
     pub(super) failed: bool,
+    pub(super) absent: bool,
     pub(super) refused: bool,
     pub(super) after: After,
 }
@@ -68,6 +69,7 @@ impl Outgoing {
             sent: 0,
             token: 0,
             failed: false,
+            absent: false,
             refused: false,
             after,
         }
@@ -185,7 +187,7 @@ impl Peer {
     /// Learns from what the kernel has said whether it still copies between the two.
     pub(super) fn believe(&mut self, copied: &Result<(), CopyError>) {
         match copied {
-            Ok(()) | Err(CopyError::Memory(_)) => {}
+            Ok(()) | Err(CopyError::Memory(_) | CopyError::Own(_)) => {}
             Err(error) => {
                 tracing::debug!(%error, peer = %self.id.pid, "long messages of this peer are copied twice");
                 self.there = None;
@@ -311,7 +313,7 @@ impl Peer {
             let first = m.sent == 0;
             let mut prefix = Prefix::of(if first { m.kind } else { Kind::More });
             (prefix.token, prefix.failed) = (m.token, m.failed);
-            prefix.refused = m.refused;
+            (prefix.absent, prefix.refused) = (m.absent, m.refused);
             let mut bulk_next = self.bulk.next;
             let cell = ring.cell(index);
             let (at, part) = if left <= INLINE as u64 {

@@ -309,13 +309,14 @@ impl Core {
         let bytes = &mut bytes[..part.len.min(INLINE)];
         map.read(part.at, bytes);
         let places = cell::read_pieces(bytes);
-        let mut refused = false;
+        let (mut refused, mut absent) = (false, false);
         let (op, fail) = match ni.handle_header(header) {
             Incoming::Deposit(d) => match self.fetch(map, rank, &d.segments, &places, d.length) {
                 Ok(()) => (Some(d.op), NiFail::OK),
-                Err(error @ (CopyError::Memory(_) | CopyError::Closed)) => {
+                Err(error @ (CopyError::Memory(_) | CopyError::Own(_) | CopyError::Closed)) => {
                     tracing::error!(%error, peer = rank, "the operation fails");
-                    (Some(d.op), NiFail::FAIL)
+                    absent = matches!(error, CopyError::Memory(_));
+                    (Some(d.op), attach::failure(&error))
                 }
                 Err(_) if self.peers[rank].awaited.len() >= MOST_AWAITED => {
                     (Some(d.op), NiFail::FAIL)
@@ -352,6 +353,7 @@ impl Core {
             sent: 0,
             token: prefix.token,
             failed: fail != NiFail::OK,
+            absent,
             refused,
             after: After::Nothing,
         };
@@ -417,15 +419,16 @@ impl Core {
             };
             return self.post(map, ni, rank, resent);
         }
-        let fail = if prefix.failed {
-            NiFail::FAIL
-        } else {
-            NiFail::OK
+        let fail = match prefix {
+            Prefix { failed: false, .. } => NiFail::OK,
+            // Its data is memory of this process.
+            Prefix { absent: true, .. } => NiFail::SEGV,
+            Prefix { absent: false, .. } => NiFail::FAIL,
         };
         Self::end(ni, a.after, fail);
         if fail != NiFail::OK {
             peer.expected.forget(&a.header);
-            fabric_api::delivery::fail_answer(ni, &a.header);
+            fabric_api::delivery::fail_answer(ni, &a.header, fail);
         }
     }
 }

@@ -20,6 +20,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+mod absent;
 mod deaf;
 mod nonsense;
 mod protocols;

@@ -143,13 +143,13 @@ impl Verbs {
         }
         let mut silent = peer.sq.done_silently(id);
         while let Some(done) = silent {
-            self.piece_done(ni, done, false);
+            self.piece_done(ni, done, NiFail::OK);
             silent = self.peer(rank).and_then(|p| p.sq.done_silently(id));
         }
         let Some(peer) = self.peer(rank) else { return };
         peer.sq.handle_completion(completion.status(), buffer);
         if completion.is_ok() && id < peer::PLAIN {
-            self.piece_done(ni, id, false);
+            self.piece_done(ni, id, NiFail::OK);
         }
     }
 
@@ -169,7 +169,7 @@ impl Verbs {
         {
             any = true;
             self.due.pump |= peer.sq.wants_pump();
-            self.piece_done(ni, done, false);
+            self.piece_done(ni, done, NiFail::OK);
             if done == id {
                 break;
             }
@@ -179,11 +179,11 @@ impl Verbs {
 
     /// A request that has a record, or was offloaded, is over.
     #[inline]
-    pub(super) fn piece_done(&mut self, ni: &mut Ni, id: u64, failed: bool) {
+    pub(super) fn piece_done(&mut self, ni: &mut Ni, id: u64, fail: NiFail) {
         match is_offloaded(id) {
-            true if failed => self.offloaded_failed(ni, id),
+            true if fail != NiFail::OK => self.offloaded_failed(ni, id, fail),
             true => self.offloaded_done(ni, id),
-            false => self.part_done(ni, id as usize, failed),
+            false => self.part_done(ni, id as usize, fail),
         }
     }
 
@@ -191,7 +191,7 @@ impl Verbs {
     #[inline(always)]
     fn offloaded_done(&mut self, ni: &mut Ni, id: u64) {
         self.stop_timing(id, true);
-        match self.offloaded.end(id, false) {
+        match self.offloaded.end(id, NiFail::OK) {
             Some((End::Reply, answer)) => ni.reply_in_place(answer, NiFail::OK),
             Some((End::Ack, answer)) => ni.ack_in_place(answer),
             _ => {}
@@ -200,12 +200,12 @@ impl Verbs {
 
     /// One request of a record is over.
     #[inline(never)]
-    fn part_done(&mut self, ni: &mut Ni, index: usize, failed: bool) {
+    fn part_done(&mut self, ni: &mut Ni, index: usize, fail: NiFail) {
         let Some(record) = self.records.get_mut(index) else {
             return;
         };
         record.left = record.left.saturating_sub(1);
-        record.failed |= failed;
+        record.fails(fail);
         if record.left == 0
             && let Some(record) = self.records.try_remove(index)
         {
@@ -222,7 +222,7 @@ impl Verbs {
         let said = |peer: &mut Peer| peer.requests.says_done(index as u64);
         let done = self.peer(rank).is_some_and(said);
         if let Some(mut record) = self.records.try_remove(index) {
-            record.failed |= !done;
+            record.fails(if done { NiFail::OK } else { NiFail::FAIL });
             self.finish(ni, record);
             self.write_ended(ni, rank, index as u64);
         }
@@ -240,11 +240,7 @@ impl Verbs {
     }
 
     fn finish(&mut self, ni: &mut Ni, record: Record) {
-        let fail = if record.failed {
-            NiFail::FAIL
-        } else {
-            NiFail::OK
-        };
+        let fail = record.fail;
         match record.work {
             Work::Write { op, ack, .. } => self.write_done(ni, op, ack, fail),
             Work::Read(reply) => ni.reply_in_place(&reply, fail),

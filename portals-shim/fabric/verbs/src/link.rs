@@ -22,7 +22,7 @@ use super::proto;
 use super::timer::{Due, Timer};
 use super::verbs::Verbs;
 use fabric_api::delivery;
-use portals_core::Ni;
+use portals_core::{Ni, NiFail};
 use std::time::{Duration, Instant};
 use verbs_backend::{BufferPool, Endpoint, Gid, Mtu, Qp};
 
@@ -279,7 +279,7 @@ impl Verbs {
         self.repost();
         let Some(peer) = self.peer(rank) else { return };
         for ended in peer.renew(card.credits, card.received, proto::recover) {
-            self.piece_done(ni, ended.id, ended.failed);
+            self.piece_done(ni, ended.id, ended.fail);
         }
     }
 
@@ -708,7 +708,7 @@ impl Verbs {
             delivery::refuse(ni, &tx);
         }
         for request in expected.into_requests() {
-            delivery::fail_answer(ni, &request);
+            delivery::fail_answer(ni, &request, NiFail::FAIL);
         }
         self.published.forget_peer(rank);
         self.count_pending();

@@ -5,7 +5,7 @@ use super::memory::{RegistryError, Transfer, Use};
 use super::verbs::{Record, Verbs, Work};
 use fabric_api::call::RemoteKey;
 use fabric_api::delivery;
-use portals_core::{MdHandle, Ni, Segment, Transmit};
+use portals_core::{MdHandle, Ni, NiFail, Segment, Transmit};
 
 /// No memory of a process is as long.
 const EVERYTHING: u64 = 1 << 46;
@@ -93,7 +93,7 @@ impl Verbs {
         let id = self.records.insert(Record {
             peer: rank,
             left,
-            failed: false,
+            fail: NiFail::OK,
             work,
         });
         let most = self.adapter.max_message();

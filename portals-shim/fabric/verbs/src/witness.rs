@@ -19,7 +19,7 @@ mod word;
 use super::handshake;
 use super::peer::Confirmed;
 use crate::verbs::Verbs;
-use portals_core::Ni;
+use portals_core::{Ni, NiFail};
 use verbs_backend::{Completion, Opcode};
 pub(super) use word::Witness;
 
@@ -58,7 +58,7 @@ impl Verbs {
         if known && completion.opcode() == Some(Opcode::Read) {
             while let Some((done, last)) = self.peer(rank).and_then(|p| p.sq.take_confirmed(id)) {
                 if let Confirmed::Record(done) = done {
-                    self.piece_done(ni, done, false);
+                    self.piece_done(ni, done, NiFail::OK);
                 }
                 if last {
                     break;

@@ -37,11 +37,25 @@ impl Orphans {
         }
     }
 
-    /// An answer to `request` has come: the send that has ended with it, if its end event is still to come.
-    pub(crate) fn answered(&mut self, process: usize, request: &Request) -> Option<OpId> {
+    fn sending(&mut self, process: usize, request: &Request) -> Option<(OpId, &mut Orphan)> {
         let op = request.op?;
         let mut orphans = self.0.values_mut();
         let orphan = orphans.find(|o| o.sends(process, op, &request.header))?;
+        Some((op, orphan))
+    }
+
+    /// The target says that `request` has failed there. Whether its send is still to end, which ends the request too.
+    pub(crate) fn refused(&mut self, process: usize, request: &Request) -> bool {
+        let Some((op, orphan)) = self.sending(process, request) else {
+            return false;
+        };
+        orphan.flight = Flight::Refused(op);
+        true
+    }
+
+    /// An answer to `request` has come: the send that has ended with it, if its end event is still to come.
+    pub(crate) fn answered(&mut self, process: usize, request: &Request) -> Option<OpId> {
+        let (op, orphan) = self.sending(process, request)?;
         orphan.flight = Flight::Message;
         orphan.request = None;
         Some(op)
@@ -74,6 +88,13 @@ impl Ssnal {
         match orphan.flight {
             Flight::Idle | Flight::Message | Flight::Answer(..) => {}
             Flight::Send(op) => self.send_ended(processes, process, op, fail),
+            Flight::Refused(op) => {
+                self.send_ended(processes, process, op, fail);
+                if let Some(request) = orphan.request {
+                    self.will_not_be_answered(processes, process, &request, fail.or_fail());
+                }
+                return;
+            }
             Flight::Reply(op, _) => self.reply_ended(processes, process, op, fail),
             Flight::Deposit(op, failure) => self.deposited(processes, process, op, fail, failure),
             Flight::Exchange(swap) => {

@@ -156,20 +156,22 @@ fn the_same_program_takes_the_same_time_twice() {
 
 // ---- memory that is not there ----
 
-/// Every operation of `len` bytes with memory that is not there at one of its ends, and the failures of
-/// its events, as `initiator` and as `target` sees them.
-fn with_bad_memory(mode: Mode, len: u64) -> Vec<Vec<(EventKind, NiFail)>> {
+fn nowhere(len: u64) -> MdMemory {
+    MdMemory::Raw(fabric_api::region::RawMemory::trusted(
+        portals_core::Memory::contiguous(0x1000, len),
+        TRUST,
+    ))
+}
+
+/// Every operation of `len` bytes with memory that is not there at one of its ends, and how its events say that it ended, as
+/// the initiator and as the target sees them.
+fn with_bad_memory(mode: Mode, place: Placement, len: u64) -> Vec<Vec<(EventKind, NiFail)>> {
     const SYNC: u32 = 5;
     let all = Barrier::new(2);
-    ranks(2, mode, |rank, opened| {
+    ranks_on(2, mode, machine(), place, |rank, opened| {
         let ni = &opened.interface;
         let eq = ni.eq_alloc(64).unwrap();
-        let nowhere = || {
-            MdMemory::Raw(fabric_api::region::RawMemory::trusted(
-                portals_core::Memory::contiguous(0x1000, len),
-                TRUST,
-            ))
-        };
+        let nowhere = || nowhere(len);
         let good = Region::new(64).unwrap();
         let here = || MdMemory::Region {
             region: good.clone(),
@@ -214,8 +216,8 @@ fn with_bad_memory(mode: Mode, len: u64) -> Vec<Vec<(EventKind, NiFail)>> {
         // To it, out of it, into it, and the exchange with it.
         ni.put(whole, AckRequest::Ack, there(6), 0).unwrap();
         until(2, &mut seen);
-        ni.put(bad, AckRequest::NoAck, there(4), 0).unwrap();
-        until(1, &mut seen);
+        ni.put(bad, AckRequest::Ack, there(4), 0).unwrap();
+        until(2, &mut seen);
         ni.get(bad, there(4)).unwrap();
         until(1, &mut seen);
         ni.get(whole, there(6)).unwrap();
@@ -233,14 +235,43 @@ fn with_bad_memory(mode: Mode, len: u64) -> Vec<Vec<(EventKind, NiFail)>> {
 
 #[test]
 fn memory_that_is_not_there_fails_alike_in_every_mode() {
-    for len in [4, 8] {
-        let generic = with_bad_memory(Mode::Generic, len);
-        let failed = |rank: usize| {
-            let failed = |(_, fail): &&(EventKind, NiFail)| *fail != NiFail::OK;
-            generic[rank].iter().filter(failed).count()
-        };
-        assert!(failed(0) >= 4 && failed(1) >= 2, "{generic:?}");
-        assert_eq!(with_bad_memory(Mode::Accelerated, len), generic, "{len} B");
+    use EventKind::{Ack, GetEnd, GetPutEnd, PutEnd, ReplyEnd, SendEnd};
+    let (well, there, here) = (NiFail::OK, NiFail::FAIL, NiFail::SEGV);
+    let initiator = vec![
+        // The put to memory that is not there, and the one from it.
+        (SendEnd, well),
+        (Ack, there),
+        (SendEnd, here),
+        (Ack, here),
+        // The get into it, and the one from it.
+        (ReplyEnd, here),
+        (ReplyEnd, there),
+        // The exchange with it.
+        (SendEnd, well),
+        (ReplyEnd, there),
+        (SendEnd, well),
+        (Ack, well),
+    ];
+    // In a header packet, behind one by the kernel's or the firmware's copy, and by the DMA engine.
+    for len in [4, 8, 40] {
+        let mut target = vec![
+            (PutEnd, here),
+            (GetEnd, well),
+            (GetEnd, here),
+            (GetPutEnd, here),
+            (PutEnd, well),
+        ];
+        if len == 40 {
+            // Its header had left when its data was found missing.
+            target.insert(1, (PutEnd, there));
+        }
+        let expected = vec![initiator.clone(), target];
+        for place in [Placement::ONE, Placement::new(2).unwrap()] {
+            for mode in [Mode::Generic, Mode::Accelerated] {
+                let seen = with_bad_memory(mode, place, len);
+                assert_eq!(seen, expected, "{len} B, {mode:?}, {place:?}");
+            }
+        }
     }
 }
 
@@ -401,63 +432,79 @@ fn a_full_nic_gives_its_process_to_the_kernel_in_mid_traffic() {
     assert!((5..=20).contains(&fell[0]), "{fell:?}");
 }
 
-/// A process moves to the kernel at many moments of its puts: each has ended before its ack comes.
+const MOVED_PUTS: usize = 4;
+
+/// How the events of puts end whose process moves to the kernel after so many looks at its queue, and at which further entry
+/// of its list after `room` it has moved. Where they are `bad`, their memory is not there.
+fn puts_in_a_move(room: usize, looks: usize, bad: bool) -> (usize, Vec<(EventKind, NiFail)>) {
+    const LENGTH: usize = 3000;
+    let all = Barrier::new(2);
+    let rank = |rank: u32, opened: &Opened| {
+        let ni = &opened.interface;
+        let peer = opened.peers[1 - rank as usize];
+        let memory = Region::new(LENGTH).unwrap();
+        let me = ni.me_attach(4, ALL, InsertPosition::After).unwrap();
+        let md = spec(MdMemory::whole(&memory), OPEN, None);
+        ni.md_attach(me, md, Unlink::Retain).unwrap();
+        meet(ni, &all);
+        let (mut attached, mut ends) = (0, Vec::new());
+        if rank == 0 {
+            let eq = ni.eq_alloc(64).unwrap();
+            let source = match bad {
+                true => nowhere(LENGTH as u64),
+                false => MdMemory::whole(&memory),
+            };
+            let out = spec(source, OPEN, Some(eq));
+            let out = ni.md_bind(out, Unlink::Retain).unwrap();
+            let attach = || {
+                let before = ni.now();
+                ni.me_attach(9, ALL, InsertPosition::After).unwrap();
+                ni.now() - before > 1_000_000
+            };
+            for _ in 0..room {
+                assert!(!attach(), "it moved too early");
+            }
+            for _ in 0..MOVED_PUTS {
+                ni.put(out, AckRequest::Ack, to(peer, 4, 0), 0).unwrap();
+            }
+            let end = |event: Event| (event.kind, event.ni_fail);
+            for _ in 0..looks {
+                ends.extend(ni.eq_get(eq).unwrap().map(|polled| end(polled.event)));
+            }
+            attached = 1 + (0..).take_while(|_| !attach()).count();
+            while ends.len() < 3 * MOVED_PUTS {
+                ends.push(end(ni.eq_wait(eq).unwrap().event));
+            }
+        }
+        meet(ni, &all);
+        (attached, ends)
+    };
+    let mode = (Mode::Accelerated, small(20), Placement::ONE);
+    ranks_on(2, mode.0, mode.1, mode.2, rank).swap_remove(0)
+}
+
+/// A process moves to the kernel at many moments of its puts: each has ended before its ack comes. What ends with the memory of
+/// this process does so on either side of the move.
 #[test]
 fn puts_under_way_in_a_move_end_before_their_acks() {
-    const PUTS: usize = 4;
-    const LENGTH: usize = 3000;
-    let run = |room: usize, looks: usize| {
-        let all = Barrier::new(2);
-        let rank = |rank: u32, opened: &Opened| {
-            let ni = &opened.interface;
-            let peer = opened.peers[1 - rank as usize];
-            let memory = Region::new(LENGTH).unwrap();
-            let me = ni.me_attach(4, ALL, InsertPosition::After).unwrap();
-            let md = spec(MdMemory::whole(&memory), OPEN, None);
-            ni.md_attach(me, md, Unlink::Retain).unwrap();
-            meet(ni, &all);
-            let (mut attached, mut kinds) = (0, Vec::new());
-            if rank == 0 {
-                let eq = ni.eq_alloc(64).unwrap();
-                let out = spec(MdMemory::whole(&memory), OPEN, Some(eq));
-                let out = ni.md_bind(out, Unlink::Retain).unwrap();
-                let attach = || {
-                    let before = ni.now();
-                    ni.me_attach(9, ALL, InsertPosition::After).unwrap();
-                    ni.now() - before > 1_000_000
-                };
-                for _ in 0..room {
-                    assert!(!attach(), "it moved too early");
-                }
-                for _ in 0..PUTS {
-                    ni.put(out, AckRequest::Ack, to(peer, 4, 0), 0).unwrap();
-                }
-                for _ in 0..looks {
-                    kinds.extend(ni.eq_get(eq).unwrap().map(|polled| polled.event.kind));
-                }
-                attached = 1 + (0..).take_while(|_| !attach()).count();
-                while kinds.len() < 3 * PUTS {
-                    kinds.push(ni.eq_wait(eq).unwrap().event.kind);
-                }
+    for (bad, fail) in [(false, NiFail::OK), (true, NiFail::SEGV)] {
+        // All but the last that does not fit.
+        let room = puts_in_a_move(0, 0, bad).0 - 1;
+        for looks in 0..80 {
+            let (attached, ends) = puts_in_a_move(room, looks, bad);
+            assert_eq!(attached, 1);
+            let (mut ended, mut acked) = (0, 0);
+            for (kind, _) in &ends {
+                ended += usize::from(*kind == EventKind::SendEnd);
+                acked += usize::from(*kind == EventKind::Ack);
+                assert!(acked <= ended, "moved after {looks} looks: {ends:?}");
             }
-            meet(ni, &all);
-            (attached, kinds)
-        };
-        let mode = (Mode::Accelerated, small(20), Placement::ONE);
-        ranks_on(2, mode.0, mode.1, mode.2, rank).swap_remove(0)
-    };
-    // All but the last that does not fit.
-    let room = run(0, 0).0 - 1;
-    for looks in 0..80 {
-        let (attached, kinds) = run(room, looks);
-        assert_eq!(attached, 1);
-        let (mut ended, mut acked) = (0, 0);
-        for kind in &kinds {
-            ended += usize::from(*kind == EventKind::SendEnd);
-            acked += usize::from(*kind == EventKind::Ack);
-            assert!(acked <= ended, "moved after {looks} looks: {kinds:?}");
+            assert_eq!((ended, acked), (MOVED_PUTS, MOVED_PUTS));
+            let so = |(kind, ended): &(EventKind, NiFail)| {
+                *kind == EventKind::SendStart || *ended == fail
+            };
+            assert!(ends.iter().all(so), "moved after {looks} looks: {ends:?}");
         }
-        assert_eq!((ended, acked), (PUTS, PUTS));
     }
 }
 

@@ -7,7 +7,7 @@ use fabric_api::bridge::{Bridge, Caller, ClockKind};
 use fabric_api::call::{Answer, Call, Wait};
 use fabric_api::op::Capabilities;
 use fabric_api::region::Region;
-use portals_core::{Error, NiFail, ProcessId};
+use portals_core::{Error, EventKind, NiFail, ProcessId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
@@ -31,11 +31,21 @@ struct Peers {
 }
 
 impl Peers {
-    /// An event has come from a process that the book does not have; one of a failure tells that it has left.
-    fn note_sender(&mut self, id: ProcessId, ni_fail: NiFail) {
-        if ni_fail == NiFail::OK {
+    /// An event names a process that the book does not have. What has arrived of it shows that it is there, and so does an
+    /// answer; any other failure that is not of this process's own memory tells that it has left.
+    fn note_sender(&mut self, id: ProcessId, kind: EventKind, fail: NiFail) {
+        let arrived = matches!(
+            kind,
+            EventKind::PutStart
+                | EventKind::PutEnd
+                | EventKind::GetStart
+                | EventKind::GetEnd
+                | EventKind::GetPutStart
+                | EventKind::GetPutEnd
+        );
+        if arrived || fail == NiFail::OK {
             self.senders.insert(id);
-        } else {
+        } else if fail != NiFail::SEGV {
             self.senders.remove(&id);
         }
     }
@@ -91,7 +101,7 @@ impl Member {
             return;
         }
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        peers.note_sender(id, polled.event.ni_fail);
+        peers.note_sender(id, polled.event.kind, polled.event.ni_fail);
     }
 }
 
@@ -153,9 +163,28 @@ mod tests {
         let [one, other] = [ProcessId::new(1, 128), ProcessId::new(2, 128)];
         let mut peers = Peers::default();
         for id in [one, other, one] {
-            peers.note_sender(id, NiFail::OK);
+            peers.note_sender(id, EventKind::PutEnd, NiFail::OK);
         }
-        peers.note_sender(one, NiFail::FAIL);
+        peers.note_sender(one, EventKind::SendEnd, NiFail::FAIL);
         assert_eq!(peers.senders, BTreeSet::from([other]));
+    }
+
+    #[test]
+    fn a_failure_of_own_memory_and_a_damaged_message_say_nothing_against_the_sender() {
+        let one = ProcessId::new(1, 128);
+        let mut peers = Peers::default();
+        for (kind, fail) in [
+            (EventKind::PutEnd, NiFail::OK),
+            (EventKind::PutEnd, NiFail::SEGV),
+            (EventKind::GetEnd, NiFail::SEGV),
+            (EventKind::PutEnd, NiFail::FAIL),
+            (EventKind::SendEnd, NiFail::SEGV),
+            (EventKind::Ack, NiFail::SEGV),
+        ] {
+            peers.note_sender(one, kind, fail);
+            assert_eq!(peers.senders, BTreeSet::from([one]), "{kind:?} {fail:?}");
+        }
+        peers.note_sender(one, EventKind::Ack, NiFail::FAIL);
+        assert_eq!(peers.senders, BTreeSet::new());
     }
 }

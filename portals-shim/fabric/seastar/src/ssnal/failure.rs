@@ -12,16 +12,17 @@ use nic_model::defs::command::{Command, OpCode};
 use portals_core::{Body, Header, NiFail, ProcessId, Transmit};
 
 impl Ssnal {
-    /// A message cannot be sent: whoever waits for it, or for an answer to it, is told.
+    /// A message cannot be sent, for the reason that `fail` says: whoever waits for it, or for an answer to it, is told.
     pub(super) fn not_sent(
         &mut self,
         processes: &mut [Process],
         process: usize,
         header: &Header,
         after: AfterTx,
+        fail: NiFail,
     ) {
-        self.ended(processes, process, after, NiFail::FAIL);
-        self.will_not_be_answered(processes, process, header);
+        self.ended(processes, process, after, fail);
+        self.will_not_be_answered(processes, process, header, fail);
         if let Body::Reply { .. } = header.body {
             self.say_failed(process, header);
         }
@@ -30,7 +31,7 @@ impl Ssnal {
     /// A process sends to one that it does not know: nothing leaves the node.
     pub(crate) fn refuse(&mut self, processes: &mut [Process], process: usize, tx: &Transmit) {
         let after = tx.op.map_or(AfterTx::Nothing, AfterTx::Send);
-        self.not_sent(processes, process, &tx.header, after);
+        self.not_sent(processes, process, &tx.header, after, NiFail::FAIL);
     }
 
     /// A process wants nothing any more of `peer`: its requests fail, those that are being sent at the end of that.
@@ -49,7 +50,7 @@ impl Ssnal {
         self.awaited = awaited;
         self.forgotten.extend(sending);
         for request in over {
-            self.will_not_be_answered(processes, process, &request.header);
+            self.will_not_be_answered(processes, process, &request.header, NiFail::FAIL);
         }
     }
 
@@ -60,15 +61,16 @@ impl Ssnal {
         at.map(|at| self.forgotten.swap_remove(at)).is_some()
     }
 
-    /// An answer to `request` will not come.
+    /// An answer to `request` will not come, for the reason that `fail` says.
     pub(crate) fn will_not_be_answered(
         &mut self,
         processes: &mut [Process],
         process: usize,
         request: &Header,
+        fail: NiFail,
     ) {
         if let Some(process) = processes.get_mut(process) {
-            lost::fail(&mut process.ni, request);
+            lost::fail(&mut process.ni, request, fail);
             self.cost += self.costs.event_post;
         }
     }
@@ -82,16 +84,29 @@ impl Ssnal {
         }
     }
 
+    /// The data of a request within the node was not stored; `sent` says whether the initiator's own memory is why.
+    pub(crate) fn not_stored(
+        &mut self,
+        processes: &mut [Process],
+        process: usize,
+        request: &Header,
+        sent: NiFail,
+    ) {
+        self.counters.faults += 1;
+        self.will_not_be_answered(processes, process, request, sent.or_fail());
+    }
+
     /// A request was not delivered.
     pub(crate) fn not_delivered(
         &mut self,
         processes: &mut [Process],
         process: usize,
         request: &Header,
+        fail: NiFail,
     ) {
         let node = place::node_index(request.target.nid);
         if node.is_some_and(|node| self.awaited.forget(node, process, request)) {
-            self.will_not_be_answered(processes, process, request);
+            self.will_not_be_answered(processes, process, request, fail);
         }
     }
 
@@ -107,7 +122,7 @@ impl Ssnal {
         let node = place::node_index(request.target.nid);
         let over = fail != NiFail::OK || node.is_some_and(|node| self.failed.contains(&node));
         if self.take_forgotten(process, request) || over {
-            self.not_delivered(processes, process, request);
+            self.not_delivered(processes, process, request, fail.or_fail());
         }
     }
 
@@ -140,7 +155,8 @@ impl Ssnal {
         }
     }
 
-    /// An answer has come: the request's send has ended, also if the chip has not said so yet.
+    /// An answer has come: the request's send has ended, also if the chip has not said so yet. After one that says that it has
+    /// failed, the end of the send ends the request: its data may have been missing here.
     pub(super) fn answered(
         &mut self,
         processes: &mut [Process],
@@ -156,6 +172,12 @@ impl Ssnal {
             return answered;
         };
         self.take_forgotten(process, &request.header);
+        if flags & header::FAILED != 0 {
+            return match self.refused_early(process, &request) {
+                true => Answered::Over,
+                false => answered,
+            };
+        }
         if let Some(op) = request.op
             && let Some(pending) = self.sending.get(&(process, op))
             && let Some(sent) = self.tx[usize::from(*pending)].as_mut()
@@ -194,7 +216,7 @@ impl Ssnal {
         let lost = awaited.lost(node, |request| self.is_being_sent(request));
         self.awaited = awaited;
         for request in lost {
-            self.will_not_be_answered(processes, request.process, &request.header);
+            self.will_not_be_answered(processes, request.process, &request.header, NiFail::FAIL);
         }
     }
 

@@ -134,7 +134,7 @@ impl Ssnal {
                 if let Answered::Request(_) = answered
                     && let Some(request) = lost::request_of(&header)
                 {
-                    self.will_not_be_answered(processes, process, &request);
+                    self.will_not_be_answered(processes, process, &request, NiFail::FAIL);
                 }
                 return;
             }
@@ -221,7 +221,7 @@ impl Ssnal {
             }
             self.counters.faults += 1;
             self.release(pending);
-            return self.deposited(processes, process, d.op, NiFail::FAIL, failure);
+            return self.deposited(processes, process, d.op, NiFail::SEGV, failure);
         }
         self.release(pending);
         let keep = inline.len().min(d.length as usize);
@@ -230,10 +230,10 @@ impl Ssnal {
         if !placed {
             self.counters.faults += 1;
         }
-        let fail = if placed && whole {
-            NiFail::OK
-        } else {
-            NiFail::FAIL
+        let fail = match placed {
+            false => NiFail::SEGV,
+            true if whole => NiFail::OK,
+            true => NiFail::FAIL,
         };
         self.deposited(processes, process, d.op, fail, failure);
     }
@@ -264,20 +264,24 @@ impl Ssnal {
         swap: Swap,
         new: &[u8],
     ) {
-        let keep = swap.length as usize;
-        let old = self
-            .gather(process, &swap.segments)
-            .filter(|_| new.len() >= keep);
-        let Some(old) = old else {
-            self.counters.faults += 1;
-            processes[process].ni.swap_end(swap.op, NiFail::FAIL);
-            return self.say_failed(process, &swap.header);
+        let new = new.get(..swap.length as usize);
+        let old = new
+            .and_then(|_| self.gather(process, &swap.segments))
+            .filter(|_| new.is_some_and(|new| self.scatter(process, &swap.segments, new)));
+        let fail = match (new, &old) {
+            (Some(_), Some(_)) => NiFail::OK,
+            (Some(_), None) => NiFail::SEGV,
+            (None, _) => NiFail::FAIL,
         };
-        let stored = self.scatter(process, &swap.segments, &new[..keep]);
         self.cost += self.costs.event_post;
-        let fail = if stored { NiFail::OK } else { NiFail::FAIL };
         processes[process].ni.swap_end(swap.op, fail);
-        self.transmit_bytes(process, &swap.header, &old);
+        match old {
+            Some(old) => self.transmit_bytes(process, &swap.header, &old),
+            None => {
+                self.counters.faults += 1;
+                self.say_failed(process, &swap.header);
+            }
+        }
     }
 
     pub(super) fn rx_ended(&mut self, processes: &mut [Process], pending: u16, fail: NiFail) {

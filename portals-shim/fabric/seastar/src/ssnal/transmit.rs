@@ -1,6 +1,7 @@
 //! Messages on their way out: packets, transmit pendings, their end events.
 
 use super::super::header::{self, PACKET, is_short};
+use super::super::lost::Request;
 use super::super::process::Process;
 use super::{KernelBuffer, Ssnal, UPPER_PENDINGS, piece};
 use fabric_api::place;
@@ -19,6 +20,8 @@ const TX_LOW: usize = 8;
 pub(super) enum AfterTx {
     Nothing,
     Send(OpId),
+    /// A send of whose request the target says already that it has failed there. Whose fault that is, the end of the send says.
+    Refused(OpId),
     Reply(OpId),
 }
 
@@ -114,14 +117,14 @@ impl Ssnal {
         let length: u64 = segments.iter().map(|s| s.len).sum();
         let fits = length <= self.max_message;
         let Some(mut out) = self.outgoing(process, header).filter(|_| fits) else {
-            return self.not_sent(processes, process, header, after);
+            return self.not_sent(processes, process, header, after, NiFail::FAIL);
         };
         let small = is_short(length, self.room(&out));
         let aligned = segments.iter().all(|s| s.addr & 3 == 0);
         if small || !aligned {
             let Some(data) = self.gather(process, segments) else {
                 self.counters.faults += 1;
-                return self.not_sent(processes, process, header, after);
+                return self.not_sent(processes, process, header, after, NiFail::SEGV);
             };
             self.carry(&mut out, &data);
             // The data has left the process's memory.
@@ -129,7 +132,7 @@ impl Ssnal {
         } else {
             let Some(pieces) = self.pieces(process, segments) else {
                 self.counters.faults += 1;
-                return self.not_sent(processes, process, header, after);
+                return self.not_sent(processes, process, header, after, NiFail::SEGV);
             };
             out.payload = pieces;
             out.length = length as u32;
@@ -137,7 +140,7 @@ impl Ssnal {
         }
         let op = match out.after {
             AfterTx::Send(op) => Some(op),
-            AfterTx::Nothing | AfterTx::Reply(_) => None,
+            AfterTx::Nothing | AfterTx::Refused(_) | AfterTx::Reply(_) => None,
         };
         self.awaited.asked(out.node.into(), process, header, op);
         self.backlog.push_back(out);
@@ -213,6 +216,27 @@ impl Ssnal {
         }
     }
 
+    /// The target says that `request` has failed there. Whether its send is still to end, which ends the request too.
+    pub(super) fn refused_early(&mut self, process: usize, request: &Request) -> bool {
+        let Some(op) = request.op else { return false };
+        let is_it = |after: AfterTx| matches!(after, AfterTx::Send(sends) if sends == op);
+        let at_the_chip = self.sending.get(&(process, op));
+        let sent = at_the_chip.and_then(|pending| self.tx[usize::from(*pending)].as_mut());
+        if let Some(sent) = sent.filter(|sent| sent.header == request.header) {
+            sent.after = AfterTx::Refused(op);
+            self.sending.remove(&(process, op));
+            return true;
+        }
+        let mut waiting = self.backlog.iter_mut();
+        let waiting = waiting
+            .find(|out| out.process == process && is_it(out.after) && out.header == request.header);
+        if let Some(out) = waiting {
+            out.after = AfterTx::Refused(op);
+            return true;
+        }
+        self.orphans.refused(process, request)
+    }
+
     /// Whether the send of `header` waits for a transmit pending.
     pub(super) fn waits(&self, process: usize, op: OpId, header: &Header) -> bool {
         self.backlog.iter().any(|out| {
@@ -234,7 +258,7 @@ impl Ssnal {
         };
         match after {
             AfterTx::Nothing => return,
-            AfterTx::Send(op) => ni.send_end(op, fail),
+            AfterTx::Send(op) | AfterTx::Refused(op) => ni.send_end(op, fail),
             AfterTx::Reply(op) => ni.reply_end(op, fail),
         }
         self.cost += self.costs.event_post;
@@ -298,7 +322,9 @@ impl Ssnal {
             process.ni.lost(sent.header.target);
         }
         self.ended(processes, sent.process, sent.after, fail);
-        if fail != NiFail::OK || matches!(sent.after, AfterTx::Send(_)) {
+        if let AfterTx::Refused(_) = sent.after {
+            self.will_not_be_answered(processes, sent.process, &sent.header, fail.or_fail());
+        } else if fail != NiFail::OK || matches!(sent.after, AfterTx::Send(_)) {
             self.send_over(processes, sent.process, &sent.header, fail);
         }
         if undelivered && sent.tries < TRIES {

@@ -257,7 +257,7 @@ impl DatagramNal {
                 }
                 if fail != NiFail::OK {
                     self.forget_expected(&header);
-                    delivery::fail_answer(ni, &header);
+                    delivery::fail_answer(ni, &header, fail);
                 }
             }
             Long::Message {
@@ -288,7 +288,7 @@ impl DatagramNal {
             expected.forget_up_to(sent.wrapping_sub(unacked));
         }
         for request in expected.into_requests() {
-            delivery::fail_answer(ni, &request);
+            delivery::fail_answer(ni, &request, NiFail::FAIL);
         }
         for op in landings {
             ni.deposit_end(op, NiFail::FAIL);

@@ -37,7 +37,7 @@ use crate::frame::{FrameError, Kind, READ_REQUEST, TOKEN};
 use crate::memory::Transfer;
 use crate::trusted::MEMORY;
 use crate::verbs::Verbs;
-use portals_core::{Ni, Segment};
+use portals_core::{Ni, NiFail, Segment};
 use std::time::Instant;
 pub(crate) use table::AmGets;
 use table::{Pending, Timed};
@@ -227,7 +227,7 @@ impl Verbs {
                 self.am_gets.pending = None;
                 MEMORY.scatter(&[local], data);
                 self.counters.protocols.get_by_am += 1;
-                self.piece_done(ni, pending.id, false);
+                self.piece_done(ni, pending.id, NiFail::OK);
             }
             _ => self.fall_back_to_read(),
         }

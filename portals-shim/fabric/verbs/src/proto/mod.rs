@@ -50,6 +50,7 @@ pub(crate) fn recover(lost: &Lost, arrived: bool) -> Recovery {
         Lost::RelaxedWrite { .. } => rma_write::recover(arrived, true),
         Lost::WriteImmediate { .. } => rma_write_send::recover(arrived),
         Lost::Refused(_) => Recovery::Failed,
+        Lost::Fault(_) => Recovery::Fault,
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) const ENDING: Ending = Ending {
     under_way: |verbs, rank| verbs.offloaded.of(rank).len(),
     end: |verbs, ni, rank| {
         for id in verbs.offloaded.of(rank) {
-            verbs.offloaded_failed(ni, id);
+            verbs.offloaded_failed(ni, id, NiFail::FAIL);
         }
     },
 };
@@ -38,26 +38,26 @@ pub(crate) fn answer_in_place(request: &Header, md: MdHandle, offset: u64, lengt
 impl Verbs {
     /// Ends an offloaded operation that has failed.
     #[cold]
-    pub(crate) fn offloaded_failed(&mut self, ni: &mut Ni, id: u64) {
+    pub(crate) fn offloaded_failed(&mut self, ni: &mut Ni, id: u64, fail: NiFail) {
         self.stop_timing(id, false);
-        if let Some((end, answer)) = self.offloaded.end(id, true) {
+        if let Some((end, answer)) = self.offloaded.end(id, fail) {
             let answer = *answer;
-            self.answer_failed(ni, end, &answer);
+            self.answer_failed(ni, end, &answer, fail);
         }
     }
 
-    fn answer_failed(&self, ni: &mut Ni, end: End, answer: &InPlace) {
+    fn answer_failed(&self, ni: &mut Ni, end: End, answer: &InPlace, fail: NiFail) {
         match end {
-            End::Reply => ni.reply_in_place(answer, NiFail::FAIL),
-            End::Ack => ni.ack_lost(&self.unanswered(answer)),
+            End::Reply => ni.reply_in_place(answer, fail),
+            End::Ack => ni.ack_lost(&self.unanswered(answer), fail),
             End::Free | End::Nothing => {}
         }
     }
 
     /// Nobody waits for a request by itself any more: it is answered as any other.
     pub(crate) fn wait_no_more(&mut self, ni: &mut Ni) {
-        if let Waited::Failed(end, answer) = std::mem::take(&mut self.offloaded.waited) {
-            self.answer_failed(ni, end, &answer);
+        if let Waited::Failed(end, answer, fail) = std::mem::take(&mut self.offloaded.waited) {
+            self.answer_failed(ni, end, &answer, fail);
         }
     }
 

@@ -250,7 +250,7 @@ impl Verbs {
         }
         match ack {
             Some(ack) if fail == NiFail::OK => ni.ack_in_place(&ack),
-            Some(ack) => ni.ack_lost(&self.unanswered(&ack)),
+            Some(ack) => ni.ack_lost(&self.unanswered(&ack), fail),
             None => {}
         }
     }

@@ -27,7 +27,7 @@ use crate::frame::{self, Ends, FrameError};
 use crate::memory::{Transfer, Use};
 use crate::peer::Recovery;
 use crate::verbs::{Record, Verbs, Work};
-use portals_core::{Header, MdHandle, Ni, OpId, Segment, Transmit};
+use portals_core::{Header, MdHandle, Ni, NiFail, OpId, Segment, Transmit};
 use verbs_backend::Remote;
 
 /// Long puts of a peer in frames, after which the descriptor of the last is advertised to it.
@@ -127,7 +127,7 @@ impl Verbs {
         self.records.insert(Record {
             peer: rank,
             left: 1,
-            failed: false,
+            fail: NiFail::OK,
             work: Work::Write {
                 op,
                 ack: None,

@@ -130,12 +130,12 @@ impl Verbs {
                     peer.requests.take_back(header);
                 }
                 if let Some(op) = op {
-                    ni.send_end(op, NiFail::FAIL);
+                    ni.send_end(op, NiFail::SEGV);
                 }
-                delivery::fail_answer(ni, header);
+                delivery::fail_answer(ni, header, NiFail::SEGV);
             }
             After::Reply(op) => {
-                ni.reply_end(op, NiFail::FAIL);
+                ni.reply_end(op, NiFail::SEGV);
                 let Some(peer) = self.peers.get_mut(rank) else {
                     return;
                 };
@@ -197,7 +197,7 @@ impl Verbs {
             }),
         };
         let Some((local, lkey, staged)) = target else {
-            return self.send_ats(ni, rank, token, request, Some(d.op), NiFail::FAIL);
+            return self.send_ats(ni, rank, token, request, Some(d.op), NiFail::SEGV);
         };
         let transfer = Transfer {
             local,
@@ -295,7 +295,7 @@ impl Verbs {
             if let Some(peer) = self.peer(rank) {
                 peer.requests.failed(&header);
             }
-            delivery::fail_answer(ni, &header);
+            delivery::fail_answer(ni, &header, fail);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::memory::Staged;
 use crate::proto::counts::Counts;
-use portals_core::{Header, InPlace, OpId, Segments};
+use portals_core::{Header, InPlace, NiFail, OpId, Segments};
 
 /// What the end of an RDMA operation, or a peer's answer, completes.
 #[derive(Debug)]
@@ -37,8 +37,18 @@ pub(crate) struct StagedRead {
 pub(crate) struct Record {
     pub(crate) peer: usize,
     pub(crate) left: usize,
-    pub(crate) failed: bool,
+    pub(crate) fail: NiFail,
     pub(crate) work: Work,
+}
+
+impl Record {
+    /// A request of it has ended so; of several failures the first is kept.
+    #[inline]
+    pub(crate) fn fails(&mut self, fail: NiFail) {
+        if self.fail == NiFail::OK {
+            self.fail = fail;
+        }
+    }
 }
 
 /// Data of ours whose RTS has left and whose ATS has not come.

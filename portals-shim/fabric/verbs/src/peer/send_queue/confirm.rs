@@ -35,8 +35,8 @@ pub(super) struct Confirm {
     ended: usize,
     /// The witness is being read.
     asked: bool,
-    /// Records of reads that the adapter says the peer has refused.
-    refused: Vec<u64>,
+    /// Records of reads that are not made again, and how the adapter says that they have ended.
+    refused: Vec<(u64, Status)>,
     /// The record of the read that was the oldest request when the last connection broke.
     suspect: Option<u64>,
     /// A frame that was not confirmed is not there to be sent again: the adapter never ended it.
@@ -119,7 +119,7 @@ impl SendQueue {
             confirm.ended = confirm.ended.max(at + 1);
         }
         if status != Status::SUCCESS && !status.is_of_connection() && id < PLAIN {
-            confirm.refused.push(id);
+            confirm.refused.push((id, status));
         }
         at.is_some()
     }
@@ -192,7 +192,8 @@ impl SendQueue {
         {
             let before = std::mem::replace(&mut confirm.suspect, oldest);
             if before == oldest {
-                confirm.refused.extend(oldest);
+                let refused = oldest.map(|id| (id, Status::REMOTE_ACCESS));
+                confirm.refused.extend(refused);
             }
         }
     }
@@ -214,8 +215,10 @@ impl SendQueue {
                 }
                 (Status::FLUSHED, None)
             }
-            Some(Flying::Read { id, .. }) if confirm.refused.contains(id) => {
-                (Status::REMOTE_ACCESS, None)
+            Some(Flying::Read { id, .. }) => {
+                let mut refused = confirm.refused.iter();
+                let refused = refused.find(|(refused, _)| refused == id);
+                (refused.map_or(Status::FLUSHED, |(_, status)| *status), None)
             }
             _ => (Status::FLUSHED, None),
         }

@@ -13,6 +13,7 @@
 //!   each once however often the connection breaks.
 
 use crate::memory::Transfer;
+use portals_core::NiFail;
 use std::collections::VecDeque;
 
 /// A request that a broken connection left undone, as far as this side knows.
@@ -36,6 +37,8 @@ pub(crate) enum Lost {
     },
     /// Refused for a reason that a new connection does not mend.
     Refused(u64),
+    /// The adapter could not read or write memory of this process.
+    Fault(u64),
 }
 
 /// What its protocol makes of such a request.
@@ -45,8 +48,21 @@ pub(crate) enum Recovery {
     Done,
     /// It ends with a failure.
     Failed,
+    /// It ends with the failure of this process's memory.
+    Fault,
     /// It is posted again.
     Again,
+}
+
+impl Recovery {
+    /// What a request ends with that is not posted again.
+    pub(super) const fn fail(self) -> NiFail {
+        match self {
+            Self::Done => NiFail::OK,
+            Self::Fault => NiFail::SEGV,
+            Self::Failed | Self::Again => NiFail::FAIL,
+        }
+    }
 }
 
 impl Lost {
@@ -63,7 +79,8 @@ impl Lost {
             | Self::Write(id)
             | Self::RelaxedWrite { id, .. }
             | Self::WriteImmediate { id, .. }
-            | Self::Refused(id) => Some(*id),
+            | Self::Refused(id)
+            | Self::Fault(id) => Some(*id),
         }
     }
 }

@@ -5,6 +5,7 @@ use super::waiting::Queued;
 use super::window::Flying;
 use super::{COPY, SendQueue};
 use crate::frame;
+use portals_core::NiFail;
 use std::collections::VecDeque;
 use verbs_backend::{Buffer, Status};
 
@@ -12,7 +13,7 @@ use verbs_backend::{Buffer, Status};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) id: u64,
-    pub(crate) failed: bool,
+    pub(crate) fail: NiFail,
 }
 
 impl SendQueue {
@@ -53,7 +54,10 @@ impl SendQueue {
             | Flying::Write { id, .. }
                 if refused =>
             {
-                Lost::Refused(id)
+                match status.is_of_own_memory() {
+                    true => Lost::Fault(id),
+                    false => Lost::Refused(id),
+                }
             }
             Flying::RelaxedWrite { transfer, id, .. } => Lost::RelaxedWrite { transfer, id },
             Flying::Read { transfer, id } => Lost::Read { transfer, id },
@@ -123,7 +127,7 @@ impl SendQueue {
                 // Of any other request nothing is kept by which it could be posted again.
                 (recovery, lost) => ended.extend(lost.id().map(|id| Ended {
                     id,
-                    failed: recovery != Recovery::Done,
+                    fail: recovery.fail(),
                 })),
             }
         }
@@ -225,8 +229,9 @@ mod tests {
             sq.undone.push(lost);
         }
         let ended = sq.renew(4, 2, proto::recover);
-        let well = |id| Ended { id, failed: false };
-        let failed = |id| Ended { id, failed: true };
+        let ended_with = |id, fail| Ended { id, fail };
+        let well = |id| ended_with(id, NiFail::OK);
+        let failed = |id| ended_with(id, NiFail::FAIL);
         let all = [well(1), well(2), failed(4), failed(6), well(7)];
         assert_eq!(ended, all);
         let mut queue = sq.queue.iter();
@@ -246,5 +251,44 @@ mod tests {
         assert_eq!(last[8], 5);
         assert!(queue.next().is_none());
         assert_eq!(sq.undone.sent(), 2, "two have arrived");
+    }
+
+    /// What the adapter says of a request names the culprit: memory here, memory there, or nobody yet.
+    #[test]
+    fn a_request_that_own_memory_ends_does_not_blame_the_peer() {
+        let data = *b"data";
+        let read = |id| Flying::Read {
+            transfer: transfer(&data, true),
+            id,
+        };
+        let mut sq = SendQueue::new(1, 4, 16);
+        sq.window.open();
+        for (id, status) in [
+            (1, Status::LOCAL_PROTECTION),
+            (2, Status::REMOTE_ACCESS),
+            (3, Status::RETRY_EXCEEDED),
+            (4, Status::FLUSHED),
+        ] {
+            sq.lose(read(id), status, None);
+        }
+        sq.lose(
+            Flying::Write {
+                id: 5,
+                len: 4,
+                silent: false,
+            },
+            Status::LOCAL_PROTECTION,
+            None,
+        );
+        let ended = sq.renew(4, 0, proto::recover);
+        let with = |id, fail| Ended { id, fail };
+        let all = [
+            with(1, NiFail::SEGV),
+            with(2, NiFail::FAIL),
+            with(5, NiFail::SEGV),
+        ];
+        assert_eq!(ended, all);
+        // Those that the connection has ended go again.
+        assert_eq!(sq.queue.iter().count(), 2);
     }
 }

@@ -21,7 +21,7 @@ use super::window::Flying;
 use crate::frame::{self, Kind, Writer};
 use crate::memory::Transfer;
 use crate::trusted::MEMORY;
-use portals_core::{Header, MdHandle};
+use portals_core::{Header, MdHandle, NiFail};
 use std::collections::VecDeque;
 
 impl SendQueue {
@@ -117,7 +117,7 @@ pub(super) fn as_messages(queue: VecDeque<Queued>, ended: &mut Vec<Ended>) -> Ve
             if let Some(bytes) = frame::message_of_notice(bytes, &data) {
                 ended.push(Ended {
                     id: *id,
-                    failed: false,
+                    fail: NiFail::OK,
                 });
                 out.pop_back();
                 out.push_back(Queued::Frame { bytes });

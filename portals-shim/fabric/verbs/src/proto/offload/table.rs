@@ -5,7 +5,7 @@
 //! * `free` has each place without a request, once.
 
 use fabric_api::nal::Awaiting;
-use portals_core::{InPlace, MdHandle, ProcessId};
+use portals_core::{InPlace, MdHandle, NiFail, ProcessId};
 
 /// Marks the ids of these requests; those with a record have its index.
 const OFFLOADED: u64 = 1 << 59;
@@ -46,7 +46,7 @@ pub(super) enum Waited {
     /// It has succeeded.
     Done,
     /// It has failed, and would have been answered so.
-    Failed(End, InPlace),
+    Failed(End, InPlace, NiFail),
 }
 
 /// The requests under way.
@@ -98,7 +98,7 @@ impl Offloaded {
 
     /// The request of this id is over, and what is to be answered.
     #[inline(always)]
-    pub(crate) fn end(&mut self, id: u64, failed: bool) -> Option<(End, &InPlace)> {
+    pub(crate) fn end(&mut self, id: u64, fail: NiFail) -> Option<(End, &InPlace)> {
         let at = (id & !OFFLOADED) as usize;
         let place = self.places.get_mut(at)?;
         let end = std::mem::replace(&mut place.end, End::Free);
@@ -107,9 +107,9 @@ impl Offloaded {
         }
         self.free.push(at);
         if self.waited == Waited::For(at) {
-            self.waited = match failed {
-                true => Waited::Failed(end, place.answer),
-                false => Waited::Done,
+            self.waited = match fail {
+                NiFail::OK => Waited::Done,
+                fail => Waited::Failed(end, place.answer, fail),
             };
             return Some((End::Nothing, &place.answer));
         }
@@ -179,15 +179,21 @@ mod tests {
         );
         assert!(is_offloaded(get) && is_offloaded(put) && get != put && get < crate::peer::PLAIN);
         assert_eq!((offloaded.of(3), offloaded.of(4)), (vec![get], vec![put]));
-        assert_eq!(offloaded.end(get, false), Some((End::Reply, &answer(1))));
-        assert_eq!(offloaded.end(get, false), None);
+        assert_eq!(
+            offloaded.end(get, NiFail::OK),
+            Some((End::Reply, &answer(1)))
+        );
+        assert_eq!(offloaded.end(get, NiFail::OK), None);
         assert_eq!(offloaded.put(5, None), get);
-        assert_eq!(offloaded.end(put, false), Some((End::Ack, &answer(2))));
-        assert_eq!(offloaded.end(get, false), Some((End::Nothing, &NO_ANSWER)));
+        assert_eq!(offloaded.end(put, NiFail::OK), Some((End::Ack, &answer(2))));
+        assert_eq!(
+            offloaded.end(get, NiFail::OK),
+            Some((End::Nothing, &NO_ANSWER))
+        );
         assert!(
             offloaded.of(3).is_empty() && offloaded.of(4).is_empty() && offloaded.of(5).is_empty()
         );
-        assert_eq!(offloaded.end(OFFLOADED | 7, false), None);
+        assert_eq!(offloaded.end(OFFLOADED | 7, NiFail::OK), None);
     }
 
     #[test]
@@ -197,15 +203,27 @@ mod tests {
         let get = offloaded.get(3, answer(2));
         offloaded.wait_for_latest();
         assert_eq!(offloaded.awaited(), Awaiting::Yet);
-        assert_eq!(offloaded.end(other, false), Some((End::Reply, &answer(1))));
+        assert_eq!(
+            offloaded.end(other, NiFail::OK),
+            Some((End::Reply, &answer(1)))
+        );
         assert_eq!(offloaded.awaited(), Awaiting::Yet);
-        assert_eq!(offloaded.end(get, false), Some((End::Nothing, &answer(2))));
+        assert_eq!(
+            offloaded.end(get, NiFail::OK),
+            Some((End::Nothing, &answer(2)))
+        );
         assert_eq!(offloaded.awaited(), Awaiting::Done);
 
         let put = offloaded.put(3, Some(answer(3)));
         offloaded.wait_for_latest();
-        assert_eq!(offloaded.end(put, true), Some((End::Nothing, &answer(3))));
-        assert_eq!(offloaded.waited, Waited::Failed(End::Ack, answer(3)));
+        assert_eq!(
+            offloaded.end(put, NiFail::SEGV),
+            Some((End::Nothing, &answer(3)))
+        );
+        assert_eq!(
+            offloaded.waited,
+            Waited::Failed(End::Ack, answer(3), NiFail::SEGV)
+        );
         assert_eq!(offloaded.awaited(), Awaiting::Failed);
     }
 
@@ -215,11 +233,17 @@ mod tests {
         let get = offloaded.get(3, answer(1));
         offloaded.wait_for_latest();
         offloaded.waited = Waited::Nothing;
-        assert_eq!(offloaded.end(get, false), Some((End::Reply, &answer(1))));
+        assert_eq!(
+            offloaded.end(get, NiFail::OK),
+            Some((End::Reply, &answer(1)))
+        );
         // Its place is used again, by one that nobody waits for.
         let again = offloaded.get(3, answer(2));
         assert_eq!(again, get);
-        assert_eq!(offloaded.end(again, false), Some((End::Reply, &answer(2))));
+        assert_eq!(
+            offloaded.end(again, NiFail::OK),
+            Some((End::Reply, &answer(2)))
+        );
     }
 
     #[test]
@@ -231,7 +255,7 @@ mod tests {
         );
         let md = MdHandle::from_raw;
         assert!(offloaded.reads_into(md(1)) && !offloaded.reads_into(md(2)));
-        assert!(offloaded.end(get, false).is_some() && !offloaded.reads_into(md(1)));
-        assert!(offloaded.end(put, false).is_some());
+        assert!(offloaded.end(get, NiFail::OK).is_some() && !offloaded.reads_into(md(1)));
+        assert!(offloaded.end(put, NiFail::OK).is_some());
     }
 }
