@@ -93,7 +93,9 @@ impl Core {
                 _ => {}
             },
             SLOT => self.slot_event(number as usize, event),
-            CONTROL if event.ni_fail != NiFail::OK => self.gone(event.initiator),
+            CONTROL if Failure::of(event.ni_fail) == Some(Failure::Unreachable) => {
+                self.gone(event.initiator);
+            }
             PENDING => self.pending_event(number, event),
             ACCESS => self.accessed(event),
             _ => {}
@@ -355,11 +357,15 @@ impl Core {
         if !waits {
             return;
         }
-        let ok = event.ni_fail == NiFail::OK;
+        let failure = Failure::of(event.ni_fail);
         self.woken = true;
         match self.pending.remove(&number) {
-            Some(Pending::Exposed { op, len, tag, .. }) => self.reporter.sent(&op, ok, len, tag),
-            Some(Pending::Fetch { op, end, missing }) => self.has_fetched((op, end, missing), ok),
+            Some(Pending::Exposed { op, len, tag, .. }) => {
+                self.reporter.sent(&op, failure, len, tag);
+            }
+            Some(Pending::Fetch { op, end, missing }) => {
+                self.has_fetched((op, end, missing), failure);
+            }
             Some(Pending::Remote {
                 md, op, len, told, ..
             }) => {

@@ -3,7 +3,7 @@
 use crate::addresses::{Addresses, Numbered};
 use crate::capacity::CAPACITY;
 use crate::wait::WaitObject;
-use portals_shim::ProcessId;
+use portals_shim::{NiFail, ProcessId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -52,6 +52,8 @@ pub enum Failure {
     Key = 129,
     #[error("the fabric has failed")]
     Fabric = 5,
+    #[error("memory of this process cannot be read or written")]
+    Memory = 14,
 }
 
 impl Failure {
@@ -63,7 +65,17 @@ impl Failure {
         Self::NoMessage,
         Self::Key,
         Self::Fabric,
+        Self::Memory,
     ];
+
+    /// What the failure of an event means for the operation that it ends; `None` where it has succeeded.
+    pub(crate) fn of(fail: NiFail) -> Option<Self> {
+        match fail {
+            NiFail::OK => None,
+            NiFail::SEGV => Some(Self::Memory),
+            _ => Some(Self::Unreachable),
+        }
+    }
 }
 
 /// An entry of a completion queue, as libfabric lays it out (`fi_cq_tagged_entry`).
@@ -426,8 +438,8 @@ impl Reporter {
         }
     }
 
-    /// A message of this length and match bits has been sent, or its peer was not reached.
-    pub(crate) fn sent(&mut self, op: &Op, ok: bool, len: u64, bits: u64) {
+    /// A message of this length and match bits has been sent, or has failed.
+    pub(crate) fn sent(&mut self, op: &Op, failure: Option<Failure>, len: u64, bits: u64) {
         let end = End {
             len,
             tag: if op.flags & flags::TAGGED == 0 {
@@ -437,9 +449,9 @@ impl Reporter {
             },
             ..End::default()
         };
-        match ok {
-            true => self.done(op, &end),
-            false => self.failed(op, Failure::Unreachable, &end, 0),
+        match failure {
+            None => self.done(op, &end),
+            Some(why) => self.failed(op, why, &end, 0),
         }
     }
 

@@ -538,14 +538,14 @@ impl Core {
 
     /// What was sent from a slot has left, or has arrived.
     pub(crate) fn used(&mut self, used: Use, fail: NiFail, mlength: u64) {
-        let ok = fail == NiFail::OK;
-        match used {
-            Use::Message { op, len, tag, .. } => self.reporter.sent(&op, ok, len, tag),
-            Use::Note { op, len } => self.reporter.sent(&op, ok, len, 0),
-            Use::Envelope(number) if !ok => self.unexpose(number),
-            Use::Asked(number) if !ok => self.unanswered(number),
-            Use::Write { op, len, told } => self.written(op, len, told, fail, mlength),
-            Use::Envelope(_) | Use::Asked(_) | Use::Nothing => {}
+        let failure = Failure::of(fail);
+        match (used, failure) {
+            (Use::Message { op, len, tag, .. }, _) => self.reporter.sent(&op, failure, len, tag),
+            (Use::Note { op, len }, _) => self.reporter.sent(&op, failure, len, 0),
+            (Use::Envelope(number), Some(why)) => self.unexpose(number, why),
+            (Use::Asked(number), Some(why)) => self.unanswered(number, why),
+            (Use::Write { op, len, told }, _) => self.written(op, len, told, fail, mlength),
+            (Use::Envelope(_) | Use::Asked(_) | Use::Nothing, _) => {}
         }
     }
 
@@ -613,8 +613,8 @@ impl Core {
         let numbers = self.pending.iter().filter(|(_, p)| of_peer(p));
         let numbers: Vec<u64> = numbers.map(|(number, _)| *number).collect();
         for number in numbers {
-            self.unexpose(number);
-            self.unanswered(number);
+            self.unexpose(number, Failure::Unreachable);
+            self.unanswered(number, Failure::Unreachable);
             self.not_exposed(number);
         }
         let lists = self.lists.iter_mut();

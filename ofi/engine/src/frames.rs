@@ -143,7 +143,7 @@ impl Core {
         let sent = buffer.with_bytes(|bytes| send(link, said, tag, bytes));
         if sent {
             peer.said(said);
-            self.reporter.sent(op, true, len, tag);
+            self.reporter.sent(op, None, len, tag);
         }
         sent
     }

@@ -256,8 +256,8 @@ impl Core {
         self.reporter.done(&op, &end);
     }
 
-    /// Of an atomic operation there will be no end: its peer is gone.
-    pub(crate) fn unanswered(&mut self, number: u64) {
+    /// Of an atomic operation there will be no end, for this reason.
+    pub(crate) fn unanswered(&mut self, number: u64, why: Failure) {
         let is_atomic = |pending: &Pending| matches!(pending, Pending::Atomic { .. });
         if !self.pending.get(&number).is_some_and(is_atomic) {
             return;
@@ -267,7 +267,7 @@ impl Core {
                 len,
                 ..End::default()
             };
-            self.reporter.failed(&op, Failure::Unreachable, &end, 0);
+            self.reporter.failed(&op, why, &end, 0);
         }
     }
 
@@ -285,8 +285,8 @@ impl Core {
             len,
             ..End::default()
         };
-        if fail != NiFail::OK {
-            return self.reporter.failed(&op, Failure::Unreachable, &end, 0);
+        if let Some(why) = Failure::of(fail) {
+            return self.reporter.failed(&op, why, &end, 0);
         }
         if moved != len {
             return self

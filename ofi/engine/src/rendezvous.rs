@@ -162,7 +162,7 @@ impl Core {
             _ if read => {
                 if let Some((op, len, tag)) = self.take_exposed(number) {
                     self.woken = true;
-                    self.reporter.sent(&op, true, len, tag);
+                    self.reporter.sent(&op, None, len, tag);
                 }
             }
             Shown::Exposed(_) => {}
@@ -181,22 +181,22 @@ impl Core {
                     }
                     Err(error) => {
                         tracing::error!(%error, "a long message cannot be exposed");
-                        self.unexpose(number);
+                        self.unexpose(number, Failure::Fabric);
                     }
                 }
             }
         }
     }
 
-    /// The peer will not fetch a message any more.
-    pub(crate) fn unexpose(&mut self, number: u64) {
+    /// The peer will not fetch a message any more, for this reason.
+    pub(crate) fn unexpose(&mut self, number: u64, why: Failure) {
         if let Some((op, len, tag)) = self.take_exposed(number) {
             let end = End {
                 len,
                 tag,
                 ..End::default()
             };
-            self.reporter.failed(&op, Failure::Unreachable, &end, 0);
+            self.reporter.failed(&op, why, &end, 0);
         }
     }
 
@@ -219,7 +219,7 @@ impl Core {
             tracing::error!(%error, "a long message is not answered");
         }
         if read {
-            return self.has_fetched((op, end, missing), true);
+            return self.has_fetched((op, end, missing), None);
         }
         let number = self.next();
         let awaited = Pending::Awaited {
@@ -279,7 +279,7 @@ impl Core {
             op, end, missing, ..
         }) = self.pending.remove(&number)
         {
-            self.has_fetched((op, end, missing), false);
+            self.has_fetched((op, end, missing), Some(Failure::Unreachable));
         }
     }
 
@@ -315,13 +315,15 @@ impl Core {
     }
 
     /// A long message has come, as far as there was room, or could not be fetched.
-    pub(crate) fn has_fetched(&mut self, (op, end, missing): (Op, End, u64), ok: bool) {
-        match (ok, missing) {
-            (false, _) => self
-                .reporter
-                .failed(&op, Failure::Unreachable, &end, missing),
-            (true, 0) => self.reporter.done(&op, &end),
-            (true, _) => self.reporter.failed(&op, Failure::Truncated, &end, missing),
+    pub(crate) fn has_fetched(
+        &mut self,
+        (op, end, missing): (Op, End, u64),
+        failure: Option<Failure>,
+    ) {
+        match (failure, missing) {
+            (Some(why), _) => self.reporter.failed(&op, why, &end, missing),
+            (None, 0) => self.reporter.done(&op, &end),
+            (None, _) => self.reporter.failed(&op, Failure::Truncated, &end, missing),
         }
     }
 }

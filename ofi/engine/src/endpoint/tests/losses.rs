@@ -1,10 +1,11 @@
 //! A message is lost, and its peer lives.
 
 use super::*;
-use crate::core::Use;
-use crate::landing::SLOT;
+use crate::core::{Pending, Use};
+use crate::landing::{CONTROL, PENDING, SLOT};
 use crate::peers::Acquaintance;
-use portals_shim::{Brief, EventKind, NiFail};
+use crate::rendezvous::Shown;
+use portals_shim::{Brief, EventKind, MdMemory, NiFail};
 
 /// Two sides that have met: the first has sent the second a message.
 fn acquainted() -> [Side; 2] {
@@ -161,4 +162,65 @@ fn messages_from_before_a_peer_begins_anew_are_not_granted_a_second_time() {
     let (_, credits, ..) = peer(&b, of_a);
     assert_eq!((state, credits + owed), (Acquaintance::Open, window));
     arrive(&b, &a, 0..20);
+}
+
+/// What own memory ends is `FI_EFAULT` and no word against the peer, at whichever end of a message it is.
+#[test]
+fn what_own_memory_ends_does_not_blame_the_peer() {
+    assert_eq!(Failure::Memory as i32, 14, "FI_EFAULT");
+    let [a, b] = acquainted();
+    let op = |context| a.op(context, flags::SEND);
+    let number = {
+        let mut core = a.endpoint.core();
+        let peer = core.peers.number(a.peers[1]);
+        let number = core.next();
+        let exposed = Pending::Exposed {
+            peer,
+            op: op(1),
+            len: 8,
+            tag: 0,
+            shown: Shown::Lent(MdMemory::Empty),
+            _copy: None,
+        };
+        core.pending.insert(number, exposed);
+        let (end, missing) = (End::default(), 0);
+        let fetch = Pending::Fetch {
+            op: op(2),
+            end,
+            missing,
+        };
+        core.pending.insert(number + 1, fetch);
+        number
+    };
+    let event = |kind, user_ptr| Brief {
+        kind,
+        ni_fail: NiFail::SEGV,
+        initiator: a.peers[1],
+        user_ptr,
+        ..Brief::default()
+    };
+    let mut lost = lose_one(&a);
+    lost.ni_fail = NiFail::SEGV;
+    for (context, event) in [
+        (1, event(EventKind::GetEnd, PENDING | number)),
+        (2, event(EventKind::ReplyEnd, PENDING | (number + 1))),
+        (77, lost),
+    ] {
+        a.endpoint.core().handle(&event);
+        let failed = next(&[&a, &b]).unwrap_err();
+        assert_eq!(
+            (failed.entry.context, failed.why),
+            (context, Failure::Memory)
+        );
+    }
+    // A receive of this peer alone still waits, and gets what comes.
+    let into = Region::new(8).unwrap();
+    a.receive(exactly(Some(a.peers[1]), 5), &into, 8, 3);
+    a.endpoint
+        .core()
+        .handle(&event(EventKind::SendEnd, CONTROL));
+    b.send(0, 5, &filled(8, 1), 8);
+    let arrived = std::iter::repeat_with(|| next(&[&a, &b]).unwrap().0);
+    let arrived = arrived.take(2).find(|entry| entry.context == 3);
+    assert_eq!(arrived.map(|entry| entry.tag), Some(5));
 }
