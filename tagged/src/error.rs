@@ -1,7 +1,7 @@
 //! What can go wrong, by family: opening, a call, a request.
 
 use crate::Status;
-use portals_shim::Error;
+use portals_shim::{Error, NiFail};
 
 /// Why tag matching could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -135,6 +135,9 @@ pub enum RequestError {
         /// The peer, a rank of the job.
         rank: u32,
     },
+    /// Memory of this process that the message was to come from, or go to, could not be read, written, or given to the adapter.
+    #[error("memory of this process could not be read, written, or given to the adapter")]
+    Memory,
     /// The sender had sent more than it may, and the data found no room.
     #[error("rank {rank} sent more than it was allowed to; the message's data is lost")]
     Overrun {
@@ -146,6 +149,16 @@ pub enum RequestError {
     Cancelled,
 }
 
+impl RequestError {
+    /// What an event with this failure says of a message to or from `rank`.
+    pub(crate) const fn of(fail: NiFail, rank: u32) -> Self {
+        match fail {
+            NiFail::SEGV => Self::Memory,
+            _ => Self::Fabric { rank },
+        }
+    }
+}
+
 /// Why a blocking call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TagError {
@@ -155,4 +168,23 @@ pub enum TagError {
     /// The message failed.
     #[error(transparent)]
     Request(#[from] RequestError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_own_memory_ends_names_no_peer() {
+        let own = RequestError::of(NiFail::SEGV, 3);
+        assert_eq!(own, RequestError::Memory);
+        assert!(
+            own.to_string().starts_with("memory of this process"),
+            "{own}"
+        );
+        assert_eq!(
+            RequestError::of(NiFail::FAIL, 3),
+            RequestError::Fabric { rank: 3 }
+        );
+    }
 }

@@ -27,6 +27,8 @@ pub(crate) enum Place {
 pub(crate) enum Loss {
     /// The fabric failed.
     Fabric,
+    /// The memory for it could not be written.
+    Memory,
     /// There was no room, and the sender keeps nothing.
     NoRoom,
 }

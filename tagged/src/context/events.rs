@@ -93,7 +93,10 @@ impl Context {
             return;
         }
         arrived.place = match buffer {
-            _ if failed => Place::Lost(Loss::Fabric),
+            _ if failed => Place::Lost(match event.ni_fail {
+                NiFail::SEGV => Loss::Memory,
+                _ => Loss::Fabric,
+            }),
             Some(buffer) => Place::Buffer {
                 buffer,
                 offset: usize::try_from(event.offset).unwrap_or(usize::MAX),
@@ -197,7 +200,7 @@ impl Context {
                     usize::try_from(event.rlength).unwrap_or(usize::MAX),
                 ))
             } else {
-                Err(RequestError::Fabric { rank: NOBODY })
+                Err(RequestError::of(event.ni_fail, NOBODY))
             };
             self.requests.end(slot, end);
         }
@@ -233,7 +236,7 @@ impl Context {
             tracing::debug!("the entry of a message that was released: {error}");
         }
         let end = if failed {
-            Err(RequestError::Fabric { rank: to })
+            Err(RequestError::of(event.ni_fail, to))
         } else {
             Ok(Status::sent(len))
         };
@@ -248,9 +251,7 @@ impl Context {
         let end = if event.ni_fail == NiFail::OK {
             ended(status, sent)
         } else {
-            Err(RequestError::Fabric {
-                rank: status.source,
-            })
+            Err(RequestError::of(event.ni_fail, status.source))
         };
         self.requests.end(slot, end);
     }
@@ -280,7 +281,7 @@ fn receipt<const FULL: bool>(
     };
     kept.ended(spot);
     if event.ni_fail != NiFail::OK || !known {
-        *end = Err(RequestError::Fabric { rank: told });
+        *end = Err(RequestError::of(event.ni_fail, told));
         return;
     }
     let layout = &place.layout;

@@ -287,6 +287,7 @@ impl Context {
                 }
             },
             Place::Arriving | Place::Lost(Loss::Fabric) => Err(RequestError::Fabric { rank }),
+            Place::Lost(Loss::Memory) => Err(RequestError::Memory),
             Place::Lost(Loss::NoRoom) => Err(RequestError::Overrun { rank }),
             Place::Own(bytes) => {
                 // Slice and length were checked against the region and the message.
