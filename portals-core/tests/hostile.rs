@@ -280,6 +280,79 @@ fn magic_version_and_kind_are_checked() {
     assert_eq!(Header::decode(&[]), Err(DecodeError::Short(0)));
 }
 
+/// The number that says "no ack" in a put is a handle like any other in other operations, which all need one.
+#[test]
+fn the_number_of_no_descriptor_means_that_in_a_put_alone() {
+    const NO_MD: u32 = 0xffff_ffff;
+    let md = MdHandle::from_raw(NO_MD);
+    let (length, remote_offset, reply_offset, ac_index) = (9, 10, 11, 12);
+    let bodies = [
+        Body::Get {
+            length,
+            remote_offset,
+            ac_index,
+            reply_md: md,
+            reply_offset,
+        },
+        Body::GetPut {
+            length,
+            remote_offset,
+            hdr_data: 13,
+            ac_index,
+            reply_md: md,
+            reply_offset,
+        },
+        Body::Ack(Ack {
+            md,
+            rlength: 14,
+            mlength: 15,
+            offset: 16,
+        }),
+        Body::Reply {
+            md,
+            local_offset: 17,
+            rlength: 18,
+            mlength: 0,
+        },
+    ];
+    for body in bodies {
+        let h = Header {
+            target: ProcessId::new(0, 7),
+            source: ProcessId::new(3, 4),
+            uid: 5,
+            jid: 6,
+            pt_index: 7,
+            match_bits: 8,
+            body,
+        };
+        assert_eq!(h.encode()[64..68], [0xff; 4], "{body:?}");
+        assert_eq!(Header::decode(&h.encode()), Ok(h));
+        // It names nothing that a target or an initiator has.
+        let mut v = victim();
+        attack(&mut v, &h).unwrap();
+    }
+    let put = |ack_md| Body::Put {
+        length,
+        remote_offset,
+        hdr_data: 13,
+        ac_index,
+        ack_md,
+    };
+    let with = |body| Header {
+        target: ProcessId::new(0, 7),
+        source: ProcessId::new(3, 4),
+        uid: 5,
+        jid: 6,
+        pt_index: 7,
+        match_bits: 8,
+        body,
+    };
+    assert_eq!(
+        Header::decode(&with(put(Some(md))).encode()),
+        Ok(with(put(None)))
+    );
+}
+
 /// Two such lengths are more than a 64-bit counter holds.
 #[test]
 fn enormous_dropped_lengths_do_not_overflow_the_counter() {
