@@ -19,8 +19,9 @@
 //!   recorded ── longest exit passes ─► QUIT for the process ─► ours has run, or it passes again ─► end
 //! ```
 
+use portals_shim::ids::signal_own;
 use portals_shim::{Awake, spawn_bystander, spawn_own_thread};
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::backend::{Handle, SignalDelivery};
 use signal_hook::iterator::exfiltrator::SignalOnly;
@@ -205,7 +206,7 @@ impl Deaf {
         }
         if signal != SIGQUIT {
             // A client's handler runs on the rank's own thread, if that takes signals, and may end the job from there.
-            if let Err(e) = kill_process(getpid(), Signal::QUIT) {
+            if let Err(e) = signal_own(Signal::QUIT) {
                 tracing::debug!("cannot send SIGQUIT: {e}");
             }
             if !passes(self.patience, told, |s| s == SIGQUIT) || !is_deaf() {

@@ -100,7 +100,6 @@ impl Clock {
 mod tests {
     use super::*;
     use rustix::process::{Pid, Signal, kill_process};
-    use rustix::thread::gettid;
     use std::io::{BufRead as _, BufReader, Write as _, stdin};
     use std::process::{Command, Stdio};
     use std::sync::mpsc::channel;
@@ -131,7 +130,7 @@ mod tests {
         const NAME: &str = "awake::tests::a_stopped_process_has_not_waited_for_a_channel";
         if std::env::var_os(WAITS).is_some() {
             let (sender, receiver) = channel();
-            let waits = gettid();
+            let waits = crate::ids::thread().unwrap();
             let asleep = move || {
                 while !is_asleep(waits) {
                     thread::yield_now();

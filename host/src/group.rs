@@ -25,7 +25,7 @@ mod tests {
     #[test]
     fn a_leader_has_its_own_number_and_one_outside_has_none() {
         match role().as_deref() {
-            Some("leader") => assert_eq!(group(), Some(rustix::process::getpid())),
+            Some("leader") => assert_eq!(group(), crate::ids::process()),
             Some(_) => assert_eq!(group(), None),
             None => {
                 let test = "group::tests::a_leader_has_its_own_number_and_one_outside_has_none";

@@ -4,6 +4,7 @@
 //! | module | question |
 //! |---|---|
 //! | [`peer`], [`secret`], [`life`], [`held`], [`process`], [`procfs`], [`mod@group`], [`machine`] | who is at the other end, where, and does it live? |
+//! | [`ids`] | who is this process? |
 //! | [`limit`], [`memory_limits`], [`processors`] | what may this process have? |
 //! | [`privilege`], [`variables`] | whose environment is this? |
 //! | [`own_thread`], [`bystander`] | whose thread is this? |
@@ -35,6 +36,7 @@ pub mod group;
 pub mod handover;
 pub mod hash;
 pub mod held;
+pub mod ids;
 pub mod life;
 pub mod limit;
 pub mod machine;

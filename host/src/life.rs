@@ -1,10 +1,10 @@
 //! Whether a process lives.
 
-use crate::procfs;
+use crate::{ids, procfs};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::stat;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, test_kill_process};
+use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
 /// What is known of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Life {
 /// A process by its number and the PID namespace in which it has that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Its number; 0 where that is not known.
     pub pid: u32,
     /// Inode of its PID namespace; 0 where that is not known.
     pub namespace: u64,
@@ -33,7 +33,7 @@ impl Process {
     pub fn own(word: u64) -> Self {
         Self {
             word,
-            pid: getpid().as_raw_nonzero().get().cast_unsigned(),
+            pid: ids::process().map_or(0, |p| p.as_raw_nonzero().get().cast_unsigned()),
             namespace: stat("/proc/self/ns/pid").map_or(0, |s| s.st_ino),
         }
     }

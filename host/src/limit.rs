@@ -49,10 +49,11 @@ pub fn raise_descriptors() -> io::Result<Rlimit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::process::getrlimit;
 
+    #[expect(clippy::disallowed_methods, reason = "what it is compared with")]
     #[test]
     fn limits_are_those_of_the_system() {
+        use rustix::process::getrlimit;
         for resource in [
             Resource::Nofile,
             Resource::Fsize,

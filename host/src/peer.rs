@@ -14,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 /// Linux 6.5; the same on every architecture that Rust's standard library knows but SPARC and PA-RISC.
 const SO_PEERPIDFD: libc::c_int = 77;
 /// What the kernel shows for a user who has no number in the namespace of whoever looks.
-const UNMAPPED: u32 = 65534;
+const UNMAPPED: u32 = crate::ids::NO_USER;
 
 /// The process at the other end, at the time when it connected (or listened, or made the pair).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,13 +44,16 @@ pub enum OtherUser {
         /// User that this process runs as.
         own: u32,
     },
+    /// Who this process runs as is not known.
+    #[error("the system does not say which user this process runs as")]
+    Unknown,
 }
 
 /// Whether `uid`, of a peer's [`Credentials`], is who this process runs as.
 ///
 /// Where neither has a number in this user namespace they cannot be told apart, and are taken for equal: a secret decides.
 pub fn is_own_user(uid: u32) -> Result<(), OtherUser> {
-    same_user(uid, rustix::process::geteuid().as_raw())
+    same_user(uid, crate::ids::user().map_err(|_| OtherUser::Unknown)?)
 }
 
 const fn same_user(theirs: u32, own: u32) -> Result<(), OtherUser> {
@@ -144,7 +147,7 @@ mod tests {
         let (a, b) = UnixStream::pair().unwrap();
         let own = Credentials {
             pid: Some(std::process::id().cast_signed()),
-            uid: rustix::process::geteuid().as_raw(),
+            uid: crate::ids::user().unwrap(),
         };
         assert_eq!(Credentials::of(&a).unwrap(), own);
         assert_eq!(is_own_user(own.uid), Ok(()));

@@ -25,10 +25,10 @@ pub fn is_privileged() -> bool {
 
 /// Whether only root and this process's effective user can change the file, or put another in its place.
 pub fn is_trusted(file: &Path) -> bool {
-    let own = rustix::process::geteuid().as_raw();
+    let own = crate::ids::user().ok();
     let safe = |path: &Path| {
         std::fs::metadata(path).is_ok_and(|found| {
-            (found.uid() == 0 || found.uid() == own) && found.mode() & 0o022 == 0
+            (found.uid() == 0 || Some(found.uid()) == own) && found.mode() & 0o022 == 0
         })
     };
     safe(file) && file.parent().is_some_and(safe)

@@ -7,7 +7,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use rustix::process::{Pid, getpid};
+use crate::ids;
+use rustix::process::Pid;
 
 /// What `/proc/PID/stat` says of a process. The numbers are those of `/proc`; 0 is nobody that it shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ impl Stat {
 pub fn folder(pid: i32) -> Option<PathBuf> {
     let own = fs::read_link("/proc/self").ok()?;
     let own: i32 = own.to_str()?.parse().ok()?;
-    let same = own == getpid().as_raw_nonzero().get();
+    let same = Some(own) == ids::process().map(|own| own.as_raw_nonzero().get());
     same.then(|| PathBuf::from(format!("/proc/{pid}")))
 }
 
@@ -107,7 +108,7 @@ mod tests {
     /// This process and a child of it, by system calls and by `/proc`.
     fn both_agree() {
         let own = Stat::own().expect("shown");
-        assert_eq!(own.number(), Some(getpid()));
+        assert_eq!(own.number(), ids::process());
         let mut child = Command::new("cat")
             .stdin(Stdio::piped())
             .spawn()

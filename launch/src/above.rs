@@ -74,7 +74,7 @@ mod tests {
     fn the_parent_comes_first_and_has_what_this_process_has() {
         let own = Environment::of(std::process::id().cast_signed());
         assert_eq!(environments().first(), own.as_ref());
-        let parent = rustix::process::getppid().map(|p| p.as_raw_nonzero().get());
+        let parent = i32::try_from(std::os::unix::process::parent_id()).ok();
         assert_eq!(
             environments().get(1),
             parent.and_then(Environment::of).as_ref()

@@ -32,7 +32,7 @@ pub use host::awake::{Awake, recv_within};
 pub use host::bystander::spawn_bystander;
 pub use host::own_thread::with_signals_blocked;
 pub use host::{
-    Bystander, MemoryLimits, PRIVILEGED, allowed_processors, handover, is_own_thread,
+    Bystander, MemoryLimits, PRIVILEGED, allowed_processors, handover, ids, is_own_thread,
     is_privileged, limit, nearest, say, spawn_own_thread, unknown_variables, with_causes,
 };
 pub use interface::{Interface, MdMemory, MdSpec, RegionPart};

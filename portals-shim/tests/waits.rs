@@ -1,10 +1,10 @@
 //! What a rank does that waits, on fabrics whose ranks are threads of one process.
 
 use fabric_testing::{Rank, entry, joined, spec, to, two_ranks};
+use host::ids::thread;
 use portals_shim::fabric::{self, Opened};
 use portals_shim::nal::shm;
 use portals_shim::{AckRequest, EventKind, InsertPosition, MdMemory, Region, Unlink, Wait};
-use rustix::thread::gettid;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ fn waits_sleep(opened: Vec<Opened>) {
             let me = r.ni.me_attach(4, entry(BITS), InsertPosition::After);
             r.ni.md_attach(me.unwrap(), memory, Unlink::Retain).unwrap();
             let say = say.lock().unwrap_or_else(PoisonError::into_inner);
-            say.send(gettid().as_raw_nonzero().get()).unwrap();
+            say.send(thread().unwrap().as_raw_nonzero().get()).unwrap();
             let nanos = u64::try_from(LIMIT.as_nanos()).unwrap();
             for wait in [Wait::Nanos(nanos), Wait::Forever] {
                 let begun = Instant::now();

@@ -15,23 +15,108 @@
 #define SYS_pidfd_open 434
 #endif
 
+#define CALL(name) { #name, SYS_##name }
+
 struct named {
 	const char *name;
 	int number;
 };
 
 static const struct named calls[] = {
-	{ "pidfd_open", SYS_pidfd_open },
-	{ "process_vm_readv", SYS_process_vm_readv },
-	{ "process_vm_writev", SYS_process_vm_writev },
-	{ "memfd_create", SYS_memfd_create },
-	{ "membarrier", SYS_membarrier },
-	{ "madvise", SYS_madvise },
-	{ "sched_getaffinity", SYS_sched_getaffinity },
-	{ "prlimit64", SYS_prlimit64 },
-	{ "getrandom", SYS_getrandom },
+	CALL(accept), CALL(accept4), CALL(bind), CALL(brk), CALL(clock_gettime), CALL(clock_nanosleep), CALL(clone),
+	CALL(connect), CALL(dup), CALL(dup3), CALL(epoll_create1), CALL(epoll_ctl), CALL(epoll_pwait), CALL(eventfd2),
+	CALL(faccessat), CALL(fallocate), CALL(fchmodat), CALL(fcntl), CALL(flock), CALL(fstat), CALL(fstatfs),
+	CALL(ftruncate), CALL(futex), CALL(getcwd), CALL(getdents64), CALL(getegid), CALL(geteuid), CALL(getgid),
+	CALL(getpgid), CALL(getpid), CALL(getppid), CALL(getrandom), CALL(getsid), CALL(getsockname), CALL(getsockopt),
+	CALL(gettid), CALL(getuid), CALL(ioctl), CALL(kill), CALL(listen), CALL(lseek), CALL(madvise), CALL(membarrier),
+	CALL(memfd_create), CALL(mkdirat), CALL(mlock), CALL(mprotect), CALL(mremap), CALL(munmap), CALL(nanosleep),
+	CALL(openat), CALL(personality), CALL(pidfd_open), CALL(pipe2), CALL(ppoll), CALL(prctl), CALL(pread64),
+	CALL(prlimit64), CALL(process_vm_readv), CALL(process_vm_writev), CALL(pwrite64), CALL(readlinkat), CALL(recvfrom),
+	CALL(recvmsg), CALL(rseq), CALL(rt_sigaction), CALL(rt_sigprocmask), CALL(sched_getaffinity), CALL(sched_setaffinity),
+	CALL(sched_yield), CALL(sendmsg), CALL(sendto), CALL(set_robust_list), CALL(setsid), CALL(setsockopt), CALL(shutdown),
+	CALL(sigaltstack), CALL(signalfd4), CALL(socket), CALL(socketpair), CALL(statfs), CALL(statx), CALL(sysinfo),
+	CALL(tgkill), CALL(timerfd_create), CALL(timerfd_settime), CALL(umask), CALL(uname), CALL(unlinkat), CALL(wait4),
+	CALL(waitid), CALL(writev),
+#ifdef SYS_access
+	CALL(access),
+#endif
+#ifdef SYS_arch_prctl
+	CALL(arch_prctl),
+#endif
+#ifdef SYS_clone3
+	CALL(clone3),
+#endif
+#ifdef SYS_close_range
+	CALL(close_range),
+#endif
+#ifdef SYS_dup2
+	CALL(dup2),
+#endif
+#ifdef SYS_epoll_create
+	CALL(epoll_create),
+#endif
+#ifdef SYS_epoll_wait
+	CALL(epoll_wait),
+#endif
+#ifdef SYS_eventfd
+	CALL(eventfd),
+#endif
+#ifdef SYS_fork
+	CALL(fork),
+#endif
+#ifdef SYS_getpgrp
+	CALL(getpgrp),
+#endif
+#ifdef SYS_getrlimit
+	CALL(getrlimit),
+#endif
+#ifdef SYS_gettimeofday
+	CALL(gettimeofday),
+#endif
+#ifdef SYS_lstat
+	CALL(lstat),
+#endif
+#ifdef SYS_mkdir
+	CALL(mkdir),
+#endif
+#ifdef SYS_newfstatat
+	CALL(newfstatat),
+#endif
+#ifdef SYS_open
+	CALL(open),
+#endif
+#ifdef SYS_pidfd_send_signal
+	CALL(pidfd_send_signal),
+#endif
+#ifdef SYS_pipe
+	CALL(pipe),
+#endif
+#ifdef SYS_poll
+	CALL(poll),
+#endif
+#ifdef SYS_readlink
+	CALL(readlink),
+#endif
+#ifdef SYS_select
+	CALL(select),
+#endif
+#ifdef SYS_stat
+	CALL(stat),
+#endif
+#ifdef SYS_time
+	CALL(time),
+#endif
+#ifdef SYS_unlink
+	CALL(unlink),
+#endif
+#ifdef SYS_vfork
+	CALL(vfork),
+#endif
 };
-static const struct named errors[] = { { "ENOSYS", ENOSYS }, { "EPERM", EPERM }, { "ENOMEM", ENOMEM } };
+static const struct named errors[] = {
+	{ "EACCES", EACCES }, { "EAGAIN", EAGAIN }, { "ECONNABORTED", ECONNABORTED }, { "EINVAL", EINVAL },
+	{ "ENOMEM", ENOMEM }, { "ENOSYS", ENOSYS }, { "EPERM", EPERM },
+};
 
 static int number(const char *name, const struct named *table, size_t count)
 {

@@ -8,7 +8,7 @@
 use crate::cargo::{self, release_dir};
 use crate::wait::{self, Changes, Process};
 use anyhow::{Context, Result, bail};
-use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper};
+use rustix::process::{Pid, Signal, WaitOptions, set_child_subreaper};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -243,7 +243,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             release_dir()
         }
     };
-    set_child_subreaper(Some(getpid()))?;
+    set_child_subreaper(Some(Pid::INIT))?;
     let before = shared_memory();
     let mut random = Random(options.seed);
     let began = Instant::now();

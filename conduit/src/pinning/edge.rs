@@ -50,8 +50,9 @@ pub(super) fn load(addr: u64, out: &mut [u8]) {
 }
 
 /// First address and length of the calling thread's stack; `None` of the first thread, or where the C library does not know.
+/// Where the system does not say which thread it is, it is taken for a later one, of whose stack nothing stays pinned.
 pub(super) fn own_stack() -> Option<(u64, u64)> {
-    if rustix::thread::gettid() == rustix::process::getpid() {
+    if portals_shim::ids::is_first_thread() == Some(true) {
         return None;
     }
     // SAFETY: plain bytes, for which zeroes are good.

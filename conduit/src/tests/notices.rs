@@ -38,7 +38,7 @@ struct Sleeper(AtomicI32);
 
 impl Sleeper {
     fn is_me(&self) {
-        let id = rustix::thread::gettid().as_raw_nonzero().get();
+        let id = portals_shim::ids::thread().unwrap().as_raw_nonzero().get();
         self.0.store(id, Ordering::SeqCst);
     }
 

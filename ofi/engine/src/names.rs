@@ -255,7 +255,7 @@ impl Name {
     }
 
     fn socket(self, more: SocketFlags) -> Result<(OwnedFd, SocketAddrUnix), NameError> {
-        let uid = rustix::process::geteuid().as_raw();
+        let uid = host::ids::user()?;
         let place = format!("portolan-name-{uid}-{self}");
         let address = SocketAddrUnix::new_abstract_name(place.as_bytes())?;
         let (unix, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);

@@ -86,18 +86,13 @@ fn open_own(wishes: &Wishes) -> Opened {
     let id = Placement::ONE.of_pid(0, wishes.pid);
     let config = NiConfig {
         id,
-        uid: effective_uid(),
+        uid: portals_shim::ids::user_or_nobody(),
         jid: wishes.jid.unwrap_or(1),
         interface: wishes.interface,
         limits: wishes.limits.min(Limits::LIBRARY),
         get_send_events: wishes.get_send_events,
     };
     fabric::alone(config)
-}
-
-fn effective_uid() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
 }
 
 fn open(number: u32, pid: u32, desired: Option<PtlNiLimits>) -> Result<Arc<Open>, Error> {

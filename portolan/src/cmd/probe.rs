@@ -116,10 +116,7 @@ fn exchange(options: &Options) -> Result<u8, JobError> {
         match kind {
             "exit" => std::process::exit(code),
             "kill" => {
-                let _ = rustix::process::kill_process(
-                    rustix::process::getpid(),
-                    rustix::process::Signal::KILL,
-                );
+                let _ = host::ids::signal_own(rustix::process::Signal::KILL);
             }
             "abort" => job.abort(code, "asked to by --fault"),
             "hang" => hang(),

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, setsid, waitpid};
+use rustix::process::{Pid, WaitOptions, set_child_subreaper, setsid, waitpid};
 use rustix::termios::tcgetpgrp;
 use signal_hook::consts::{SIGCONT, SIGTSTP, SIGTTIN};
 
@@ -173,7 +173,8 @@ impl Front {
 
 /// Has processes below this one whose parent ends become this one's children.
 pub(super) fn take_in_orphans() {
-    if let Err(errno) = set_child_subreaper(Some(getpid())) {
+    // Any number says yes.
+    if let Err(errno) = set_child_subreaper(Some(Pid::INIT)) {
         tracing::warn!(%errno, "processes that detach from their rank may outlive the job");
     }
 }

@@ -274,10 +274,16 @@ fn last(words: &str) -> String {
     lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
 }
 
+/// Whether this is root, whose files root's processes show in `/proc`.
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
 /// Why the environment cannot be made here, if it cannot.
 fn missing(need: Need) -> Option<String> {
     match need {
-        Need::Root => (!rustix::process::geteuid().is_root()).then(|| "needs root".to_owned()),
+        Need::Root => (!is_root()).then(|| "needs root".to_owned()),
         Need::Command(name) => (!packages::is_there(name)).then(|| format!("no {name}")),
         Need::UserNamespaces => {
             let mut made = Command::new("unshare");

@@ -230,7 +230,7 @@ fn job(stage: &mut Stage, fabric: &str, connects: bool) -> Result<(Duration, Str
 
 /// Strangers at every socket of jobs on each fabric, in a network namespace of their own: nothing else listens there.
 pub(super) fn run(pairs: usize) -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
+    if !super::is_root() {
         println!("skipped: strangers, which need another user's processes, and so root");
         return Ok(());
     }

@@ -17,7 +17,6 @@ use crate::core::Core;
 use crate::wait::WaitObject;
 use host::own_thread::spawn_own_thread;
 use portals_shim::{ClockKind, PollError, Wait};
-use rustix::process::{Pid, getpid};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -51,7 +50,7 @@ struct Duty {
     /// Somebody is about to sleep.
     on: bool,
     /// The thread, and the process that has it: a forked child does not.
-    thread: Option<(JoinHandle<()>, Pid)>,
+    thread: Option<(JoinHandle<()>, usize)>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -136,7 +135,7 @@ impl Endpoint {
         if duty.thread.is_none() {
             let endpoint = Arc::clone(self);
             let thread = spawn_own_thread("portals-wait", move || endpoint.attend())?;
-            duty.thread = Some((thread, getpid()));
+            duty.thread = Some((thread, host::fork::generation()));
         }
         duty.on = true;
         self.watch.called.notify_one();
@@ -217,7 +216,7 @@ impl Endpoint {
         let Some((thread, process)) = thread else {
             return true;
         };
-        if process != getpid() {
+        if process != host::fork::generation() {
             return false;
         }
         // It may wait with the lock.

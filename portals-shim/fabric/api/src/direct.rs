@@ -106,7 +106,7 @@ pub struct Direct<N> {
     shared: Arc<Shared<N>>,
     attendant: Mutex<Option<JoinHandle<()>>>,
     /// A forked child has this value and not the thread.
-    process: rustix::process::Pid,
+    process: usize,
 }
 
 impl<N: Nal + 'static> Direct<N> {
@@ -142,7 +142,7 @@ impl<N: Nal + 'static> Direct<N> {
         Self {
             shared,
             attendant: Mutex::new(attendant),
-            process: rustix::process::getpid(),
+            process: host::fork::generation(),
         }
     }
 }
@@ -155,7 +155,7 @@ impl<N> Direct<N> {
             attendance.bell.ring();
         }
         let thread = lock(&self.attendant).take();
-        if let Some(thread) = thread.filter(|_| rustix::process::getpid() == self.process)
+        if let Some(thread) = thread.filter(|_| host::fork::generation() == self.process)
             && thread.join().is_err()
         {
             tracing::error!("the thread for connections panicked");

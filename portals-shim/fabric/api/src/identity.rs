@@ -104,7 +104,7 @@ impl<'a> Ids<'a> {
 pub fn rank_config(place: Placement, rank: u32, jid: u32) -> NiConfig {
     NiConfig {
         id: place.of(rank),
-        uid: rustix::process::geteuid().as_raw(),
+        uid: host::ids::user_or_nobody(),
         jid,
         interface: 0,
         limits: Limits::LIBRARY,

@@ -645,7 +645,8 @@ fn who_says_that_it_is_another_rank_is_not_copied_to() {
     let (go, waits) = std::sync::mpsc::channel::<()>();
     let other = std::thread::spawn(move || {
         told.send(
-            rustix::thread::gettid()
+            host::ids::thread()
+                .unwrap()
                 .as_raw_nonzero()
                 .get()
                 .cast_unsigned(),

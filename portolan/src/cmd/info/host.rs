@@ -7,9 +7,8 @@ use std::path::PathBuf;
 use portals_shim::limit::limit;
 use portals_shim::nal::shm;
 use portals_shim::{MemoryLimits, allowed_processors, unknown_variables};
-use rustix::process::{
-    DumpableBehavior, PidfdFlags, Resource, dumpable_behavior, getpid, pidfd_open,
-};
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, PidfdFlags, Resource, dumpable_behavior, pidfd_open};
 use serde::Serialize;
 
 /// This machine and process, as a rank that is started from here would find them.
@@ -149,7 +148,8 @@ impl HostInfo {
             let text = fs::read_to_string(file).ok();
             text.map(|text| text.trim().to_owned())
         };
-        let pidfd = pidfd_open(getpid(), PidfdFlags::empty());
+        let pidfd = host::ids::process().ok_or(Errno::NOSYS);
+        let pidfd = pidfd.and_then(|own| pidfd_open(own, PidfdFlags::empty()));
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let descriptors = limit(Resource::Nofile).ok();
         Self {

@@ -157,7 +157,7 @@ fn the_second_door_is_where_its_user_may_make_one() {
     let closed = std::fs::Permissions::from_mode(0o500);
     std::fs::set_permissions(folder.path(), closed).unwrap();
     // Root may everywhere.
-    let is_root = rustix::process::geteuid().is_root();
+    let is_root = host::ids::user().unwrap() == 0;
     assert_eq!(may_have(folder.path()), is_root);
     assert!(Door::open(2, 0).unwrap().address.directory.is_absolute());
 }
@@ -257,7 +257,7 @@ while os.getppid() == int(sys.argv[2]):
     except OSError: pass
     s.close()
 ";
-    if !rustix::process::geteuid().is_root() {
+    if host::ids::user().unwrap() != 0 {
         println!("skipped: only root can be another user too");
         return;
     }
@@ -318,7 +318,7 @@ while os.getppid() == int(sys.argv[2]):
 /// The rank that knocks holds everybody's descriptors for a moment, as the first does.
 #[test]
 fn who_knocks_may_have_as_many_descriptors_as_the_system_gives() {
-    use rustix::process::getrlimit;
+    use host::limit::limit;
     const NAME: &str = "PORTOLAN_TEST_FEW_DESCRIPTORS";
     if std::env::var_os(NAME).is_none() {
         let child = std::process::Command::new("prlimit")
@@ -336,10 +336,10 @@ fn who_knocks_may_have_as_many_descriptors_as_the_system_gives() {
     let door = open(2, 0);
     let told = door.told();
     drop(door);
-    let before = getrlimit(Resource::Nofile);
+    let before = limit(Resource::Nofile).unwrap();
     assert_eq!((before.current, before.maximum), (Some(64), Some(1024)));
     let guest = Guest::knock(&told, 1, Vec::new()).unwrap();
-    assert_eq!(getrlimit(Resource::Nofile).current, Some(1024));
+    assert_eq!(limit(Resource::Nofile).unwrap().current, Some(1024));
     drop(guest);
-    assert_eq!(getrlimit(Resource::Nofile), before);
+    assert_eq!(limit(Resource::Nofile).unwrap(), before);
 }

@@ -383,7 +383,7 @@ fn the_ring_reaches_a_sleeper() {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::scope(|s| {
         let sleeper = s.spawn(|| {
-            tell.send(rustix::thread::gettid()).unwrap();
+            tell.send(host::ids::thread().unwrap()).unwrap();
             futex::wait(block.bell(&map), futex::Flags::empty(), 1, Some(&long))
         });
         let task = told.recv().unwrap().as_raw_nonzero();
