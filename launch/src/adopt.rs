@@ -111,7 +111,10 @@ pub(super) fn is_connected(fd: RawFd) -> bool {
 /// The number must name an open socket: a stale `PMI_FD` that was inherited through a program which
 /// closed it would otherwise let this process talk PMI into one of its own files.
 pub(super) fn socket(fd: RawFd) -> Result<(OwnedFd, Inherited), JobError> {
-    let not_open = |source| JobError::NotOpen { fd, source };
+    let not_open = |source: std::io::Error| match source.raw_os_error() {
+        Some(libc::EBADF) => JobError::NotOpen { fd, source },
+        _ => JobError::Forbidden { fd, source },
+    };
     let (socket, kind) = Inherited::read(fd).map_err(not_open)?;
     if kind != FileType::Socket {
         return Err(JobError::NotASocket {

@@ -28,6 +28,22 @@ pub enum JobError {
         #[source]
         source: io::Error,
     },
+    /// This rank would outlive its launcher.
+    #[error("cannot arrange that this rank ends with its launcher")]
+    Tie {
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The system does not let this process use what `PMI_FD` names.
+    #[error("PMI_FD names descriptor {fd}, which the system does not let this process use")]
+    Forbidden {
+        /// The number in `PMI_FD`.
+        fd: i32,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// `PMI_FD` names something other than a socket.
     #[error("PMI_FD names descriptor {fd}, which is {target} and not a socket")]
     NotASocket {

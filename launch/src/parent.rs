@@ -6,20 +6,17 @@
 
 use std::fs;
 
+use host::ids::{self, Parent};
 use host::procfs::Stat;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open,
-    set_parent_process_death_signal,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
 
 use super::JobError;
 use host::bystander::spawn_bystander;
 
 fn failed(errno: Errno) -> JobError {
-    JobError::Io {
-        doing: "tie its life to its launcher",
+    JobError::Tie {
         source: errno.into(),
     }
 }
@@ -30,7 +27,16 @@ pub(super) fn die_with_it() -> Result<(), JobError> {
     if is_started_by_another_thread() {
         return watch();
     }
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)
+    die_by_signal()
+}
+
+/// By the kernel, where it does that; else by a thread.
+fn die_by_signal() -> Result<(), JobError> {
+    // A filter of system calls may refuse that signal.
+    set_parent_process_death_signal(Some(Signal::KILL)).or_else(|errno| {
+        tracing::debug!(%errno, "no signal at the end of the launcher");
+        watch()
+    })
 }
 
 /// Whether another thread of the parent than its first one has started this process; no where `/proc` does not show the parent.
@@ -52,8 +58,15 @@ fn is_started_by_another_thread() -> bool {
 /// which end before the job does, as `mpirun` does on machines with many ranks.
 pub(super) fn watch() -> Result<(), JobError> {
     // Where the parent has ended already, or is the first process of all, there is nothing to wait for.
-    let Some(parent) = getppid().filter(|p| *p != Pid::INIT) else {
-        return Ok(());
+    let parent = match ids::parent() {
+        Parent::Is(parent) if parent != Pid::INIT => parent,
+        Parent::Is(_) | Parent::Outside => return Ok(()),
+        Parent::Unknown => {
+            tracing::warn!(
+                "this rank may outlive its launcher, whose number the system does not say"
+            );
+            return Ok(());
+        }
     };
     let pidfd = match pidfd_open(parent, PidfdFlags::empty()) {
         Ok(pidfd) => pidfd,
@@ -66,13 +79,17 @@ pub(super) fn watch() -> Result<(), JobError> {
     };
     let wait = move || {
         let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-        while matches!(poll(&mut fds, None), Err(Errno::INTR)) {}
-        let _ = kill_process(getpid(), Signal::KILL);
+        loop {
+            match poll(&mut fds, None) {
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                // The parent has not ended by that.
+                Err(errno) => return tracing::warn!(%errno, "this rank may outlive its launcher"),
+            }
+        }
+        let _ = ids::signal_own(Signal::KILL);
     };
-    spawn_bystander("launcher-watch", wait).map_err(|source| JobError::Io {
-        doing: "tie its life to its launcher",
-        source,
-    })?;
+    spawn_bystander("launcher-watch", wait).map_err(|source| JobError::Tie { source })?;
     Ok(())
 }
 
@@ -94,6 +111,22 @@ mod tests {
         command
     }
 
+    /// The program that refuses system calls, for the process that is to start a rank by it.
+    const DENY: &str = "PORTOLAN_TEST_DENY";
+
+    /// A rank that the kernel promises nothing, and what it says.
+    fn rank_without_signals(deny: std::ffi::OsString) -> (Child, ChildStdout) {
+        let plain = process("by signal");
+        let mut command = Command::new(deny);
+        command.args(["EPERM", "prctl"]).arg(plain.get_program());
+        command.args(plain.get_args());
+        command.env(PART, "by signal").stdin(Stdio::piped());
+        let mut rank = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = rank.stdout.take().unwrap();
+        said(&mut out, "tied");
+        (rank, out)
+    }
+
     /// Reads until the process has said this line.
     fn said(from: impl std::io::Read, line: &str) {
         let mut lines = BufReader::new(from).lines();
@@ -106,7 +139,7 @@ mod tests {
             let mut rank = process("rank").stdout(Stdio::piped()).spawn().unwrap();
             let mut out = rank.stdout.take().unwrap();
             said(&mut out, "tied");
-            ((rank, out), rustix::thread::gettid())
+            ((rank, out), ids::thread().unwrap())
         })
         .join()
         .unwrap();
@@ -124,8 +157,11 @@ mod tests {
         let Some(part) = std::env::var_os(PART) else {
             return;
         };
-        if part == "rank" {
-            die_with_it().unwrap();
+        if part == "rank" || part == "by signal" {
+            match part == "rank" {
+                true => die_with_it().unwrap(),
+                false => die_by_signal().unwrap(),
+            }
             println!("tied");
             let mut word = [0];
             // The end of input is the end of who has started this.
@@ -135,7 +171,10 @@ mod tests {
                 thread::park();
             }
         } else {
-            let (rank, _) = rank_of_a_thread();
+            let (rank, _) = match std::env::var_os(DENY) {
+                None => rank_of_a_thread(),
+                Some(deny) => rank_without_signals(deny),
+            };
             println!("rank {}.", rank.id());
             let _ = std::io::stdin().read(&mut [0]);
         }
@@ -151,7 +190,25 @@ mod tests {
 
     #[test]
     fn a_rank_of_such_a_thread_ends_with_its_parent() {
-        let mut parent = process("parent").stdout(Stdio::piped()).spawn().unwrap();
+        ends_with_its_parent(&mut process("parent"));
+    }
+
+    /// A filter of system calls refuses the kernel's signal at the death of the parent.
+    #[test]
+    fn a_rank_ends_with_its_parent_where_the_kernel_sends_no_signal() {
+        let folder = tempfile::tempdir().unwrap();
+        let deny = folder.path().join("deny");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/c/deny.c");
+        let mut compiler = Command::new("cc");
+        match compiler.arg("-o").arg(&deny).arg(source).status() {
+            Ok(status) => assert!(status.success(), "{source}"),
+            Err(error) => return println!("skipped: cc: {error}"),
+        }
+        ends_with_its_parent(process("parent").env(DENY, &deny));
+    }
+
+    fn ends_with_its_parent(parent: &mut Command) {
+        let mut parent = parent.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
         let number = lines.find_map(|line| {
             let line = line.unwrap();

@@ -13,7 +13,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
+use host::ids::{Parent, parent};
+use rustix::process::{Pid, Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Whether the signal of a child's end was ignored when this process began.
@@ -34,8 +35,9 @@ pub(crate) fn keep_children() -> io::Result<()> {
 ///
 /// The signal follows the *thread* that starts the process, so `command` must be spawned from the main
 /// thread. Where there is a set of processors, the process runs on those alone.
-pub(super) fn tie_to_launcher(command: &mut Command, launcher: Pid, on: Option<CpuSet>) {
+pub(super) fn tie_to_launcher(command: &mut Command, launcher: Option<Pid>, on: Option<CpuSet>) {
     let ignored = CHILDREN_IGNORED.load(Ordering::Relaxed);
+    let gone = || Err(io::Error::from_raw_os_error(libc::ESRCH));
     let before_exec = move || {
         if ignored {
             // As the program would have it without a launcher.
@@ -45,12 +47,14 @@ pub(super) fn tie_to_launcher(command: &mut Command, launcher: Pid, on: Option<C
             sched_setaffinity(None, on)?;
         }
         setsid()?;
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        // A launcher that died before the line above sends no signal any more.
-        if getppid() == Some(launcher) {
-            Ok(())
-        } else {
-            Err(io::Error::from_raw_os_error(libc::ESRCH))
+        // Where a filter of system calls refuses that, a rank watches the launcher by itself.
+        let _ = set_parent_process_death_signal(Some(Signal::KILL));
+        // A launcher that died before the line above sends no signal any more. Where the system does not say whose child this
+        // is, that moment is not noticed.
+        match (parent(), launcher) {
+            (Parent::Is(parent), Some(launcher)) if parent != launcher => gone(),
+            (Parent::Outside, _) => gone(),
+            _ => Ok(()),
         }
     };
     // SAFETY: the closure runs between fork and exec and makes at most five system calls; it takes no lock and

@@ -12,7 +12,7 @@ use std::time::Duration;
 use portals_shim::nal::seastar::EXECUTABLE_VARIABLE;
 use rustix::fs::{Access, access};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::CpuSet;
 
 use super::socket::LineSocket;
@@ -165,7 +165,7 @@ pub(super) fn start(
     command: &mut Command,
     processors: Option<CpuSet>,
 ) -> io::Result<(Process, Option<std::process::ChildStdin>)> {
-    edge::tie_to_launcher(command, getpid(), processors);
+    edge::tie_to_launcher(command, host::ids::process(), processors);
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
     let stdin = child.stdin.take();
