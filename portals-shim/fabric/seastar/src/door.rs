@@ -447,7 +447,7 @@ impl Door {
 
     /// Tells everybody why there is no job: those who are here, and those who come within [`LINGER`].
     fn close(&self, error: &ServeError) {
-        let why = error.to_string();
+        let why = host::with_causes(error);
         let joined = self.joined.iter().flatten().map(|j| &j.line);
         for line in joined.chain(self.pending.iter().map(|p| &p.line)) {
             line.refuse(&why);

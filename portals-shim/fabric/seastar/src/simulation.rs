@@ -126,7 +126,8 @@ fn ends(process: &OwnedFd, mut left: Awake) -> bool {
         match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&slice)) {
             Ok(0) | Err(Errno::INTR) if over => return false,
             Ok(0) | Err(Errno::INTR) => {}
-            said => return said.is_ok(),
+            // Where the system does not let it be waited for so, it is waited for by its number.
+            _ => return true,
         }
     }
 }

@@ -104,12 +104,15 @@ impl Files {
             return Err("its descriptors did not arrive; are as many open as the limit permits (ulimit -n)?".to_owned());
         };
         // Nothing else is read or written here: other files may have the simulation wait for somebody.
-        let of_proc = |fd: &OwnedFd| {
-            let regular = fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode).is_file());
-            regular && fstatfs(fd).is_ok_and(|s| s.f_type as u64 == PROC_SUPER_MAGIC)
+        let of_proc = |fd: &OwnedFd| -> Result<bool, Errno> {
+            let regular = FileType::from_raw_mode(fstat(fd)?.st_mode).is_file();
+            Ok(regular && fstatfs(fd)?.f_type as u64 == PROC_SUPER_MAGIC)
         };
-        if !of_proc(&memory) || !of_proc(&maps) {
-            return Err("what it handed over is not of a /proc".to_owned());
+        let unknown = |errno| format!("what it handed over cannot be looked at: {errno}");
+        for fd in [&memory, &maps] {
+            if !of_proc(fd).map_err(unknown)? {
+                return Err("what it handed over is not of a /proc".to_owned());
+            }
         }
         let mut word = [0; Probe::LEN];
         if !read_all(memory.as_fd(), probe.address, &mut word) || word != probe.word {
