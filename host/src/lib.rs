@@ -58,5 +58,5 @@ pub use memory_limits::MemoryLimits;
 pub use own_thread::{is_own_thread, spawn_own_thread};
 pub use privilege::{PRIVILEGED, is_privileged};
 pub use processors::allowed_processors;
-pub use say::{say, with_causes};
+pub use say::{note, say, with_causes};
 pub use variables::{nearest, unknown_variables};

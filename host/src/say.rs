@@ -11,6 +11,14 @@ pub fn say(line: fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
+/// Says what works, though otherwise than a user may expect: what was chosen, or what goes another way as the system refuses the
+/// usual one. For one rank of a job; `PORTOLAN_QUIET` and `GASNET_QUIET` leave it out.
+pub fn note(line: fmt::Arguments<'_>) {
+    if !crate::variables::is_quiet() {
+        say(format_args!("portolan: {line}"));
+    }
+}
+
 /// An error and its causes in one line.
 ///
 /// ```

@@ -233,12 +233,14 @@ impl FabricArgs {
         let kind = self.kind();
         let unread = self.unread(kind);
         let is_rank = std::env::var_os(REASON_VARIABLE).is_some();
-        if unread.is_empty() || is_rank || host::variables::is_quiet() {
+        if unread.is_empty() || is_rank {
             return;
         }
         let has = if unread.len() == 1 { "has" } else { "have" };
         let unread = unread.join(", ");
-        eprintln!("portolan: {unread} {has} no effect: the fabric is {kind}");
+        host::note(format_args!(
+            "{unread} {has} no effect: the fabric is {kind}"
+        ));
     }
 
     /// The choice as the fabric's own configuration.

@@ -158,7 +158,7 @@ pub const VARIABLES: &[Variable] = &[
         Every,
         "PORTOLAN_QUIET",
         "no",
-        "1: nothing is said of which fabric was taken",
+        "1: no notes of which fabric was taken, and of what goes another way than usual",
     ),
     of(
         Every,

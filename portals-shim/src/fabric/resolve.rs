@@ -19,7 +19,6 @@
 
 use crate::fabric::{FabricChoice, FabricConfig, FabricError, FabricKind, ModelOption};
 use fabric_shm::machine_of;
-use host::variables::is_quiet;
 use launch::{Job, JobError};
 use std::collections::BTreeSet;
 use std::sync::Once;
@@ -55,11 +54,7 @@ fn say(kind: FabricKind, reason: &str) {
         FabricKind::Seastar => " (a simulation)",
         FabricKind::Verbs | FabricKind::Shm => "",
     };
-    ONCE.call_once(|| {
-        if !is_quiet() {
-            host::say(format_args!("portolan: fabric {kind}{simulated}: {reason}"));
-        }
-    });
+    ONCE.call_once(|| host::note(format_args!("fabric {kind}{simulated}: {reason}")));
 }
 
 /// What a rank says of itself.

@@ -38,6 +38,7 @@ use host::processors;
 use launch::Job;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::os::fd::OwnedFd;
+use std::sync::Once;
 use std::time::Duration;
 
 /// Opens the device and the memory of this rank's group; collective.
@@ -286,8 +287,12 @@ impl Sharing<'_> {
             let word = self.job.get(&self.key("joined", *rank))?;
             if word != JOINED {
                 if self.job.rank() == self.first() {
-                    tracing::error!(rank, why = %word, "ranks of this machine cannot share memory; they use the \
-                        RDMA device");
+                    static ONCE: Once = Once::new();
+                    ONCE.call_once(|| {
+                        host::note(format_args!(
+                            "ranks of this machine cannot share memory; they use the RDMA device (rank {rank}: {word})"
+                        ));
+                    });
                 }
                 return Ok(None);
             }

@@ -38,8 +38,8 @@ use host::processors::{self, Processors};
 use launch::Job;
 use portals_core::{Ni, NiConfig, ProcessId};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 /// How long a wait polls before it sleeps, where each rank has a processor.
@@ -413,9 +413,14 @@ impl Joining {
         if let Err(error) = read
             && self.rank == 0
         {
+            static ONCE: Once = Once::new();
             let remedy = error.remedy();
-            tracing::error!(%error, "the kernel does not copy between processes (process_vm_readv); long messages \
-                are copied twice{remedy}");
+            ONCE.call_once(|| {
+                host::note(format_args!(
+                    "the kernel does not copy between processes (process_vm_readv); long messages are copied \
+                     twice{remedy} ({error})"
+                ));
+            });
         }
         self.layout.block(self.rank).set_attaches(&self.map, can);
         can
