@@ -16,6 +16,7 @@ Looks at docs/src, docs/decisions and the Markdown files of the root:
   * every lock of the sources is on the page of locks, and no other
   * no circle of modules that name each other is larger than it may be
   * a test that runs itself again in another process names itself: by another name nothing would run, and that ends well
+  * nothing but tests starts threads, or prints, by what panics where the system refuses it
   * each block and each picture is made by a command, or says why not; docs/blocks.py runs them
   * sentences of the pages that users read have 25 words at most
 """
@@ -235,6 +236,30 @@ def check_unsafe():
         problem(page, f"{f} is listed and has no unsafe code")
 
 
+# Where no program of a user is: tests, what builds and checks, and examples.
+PANICS_MAY = re.compile(
+    r"(^|/)(tests?|benches|examples|example|fuzz|xtask|testing)(/|\.rs$)|(^|/)(tests|build|link|again|explore|oracle)\.rs$|^firehose/src/world\.rs$"
+)
+PANICS = re.compile(r"\bthread::spawn\(|(?<![\w:])e?print(ln)?!\(")
+
+
+def check_panics():
+    files = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "*.rs"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    for f in files:
+        if PANICS_MAY.search(f) or not (ROOT / f).exists():
+            continue
+        text = (ROOT / f).read_text()
+        # Tests stand at the end of a file.
+        text = re.split(
+            r"^\s*#\[cfg\((?:all\()?test.*\n(?:.*\n){0,6}?\s*(?:pub(?:\(crate\))? )?mod \w+ \{", text, maxsplit=1, flags=re.M
+        )[0]
+        for number, line in enumerate(text.splitlines(), 1):
+            if PANICS.search(line) and not line.lstrip().startswith("//"):
+                problem(ROOT / f, f"{number}: panics where the system refuses it: host::say, writeln!, thread::Builder")
+
+
 def check_again():
     files = subprocess.run(
         ["git", "-C", ROOT, "ls-files", "*.rs"], capture_output=True, text=True, check=True
@@ -350,6 +375,7 @@ def main():
     check_figures()
     check_unsafe()
     check_again()
+    check_panics()
     check_peers()
     check_coverage()
     check_circles()

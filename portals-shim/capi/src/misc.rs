@@ -5,6 +5,7 @@
 use portals_shim::core::HandleKind;
 use portals_shim::{Error, Wait};
 use std::ffi::{c_char, c_int, c_uint};
+use std::io::Write as _;
 use std::sync::atomic::Ordering;
 
 use crate::eq::wait_of;
@@ -75,13 +76,18 @@ pub extern "C" fn PtlNIDebug(ni: u32, mask: c_uint) -> c_uint {
     })
 }
 
+/// Prints a line, where that can be done.
+fn print(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
 /// `PtlNIEqDump`: what the interface is and has counted.
 #[unsafe(no_mangle)]
 pub extern "C" fn PtlNIEqDump(ni_handle: u32) -> c_int {
     state::entry(|| {
         let open = state::ni(ni_handle)?;
         let (id, status) = (open.interface.id(), open.interface.status()?);
-        println!(
+        print(format_args!(
             "interface {ni_handle:#010x}: nid {} pid {}; received {} ({} bytes), sent {} ({} bytes), dropped {} ({} bytes)",
             id.nid,
             id.pid,
@@ -91,7 +97,7 @@ pub extern "C" fn PtlNIEqDump(ni_handle: u32) -> c_int {
             status.send_length,
             status.drop_count,
             status.drop_length,
-        );
+        ));
         Ok(OK)
     })
 }
@@ -105,7 +111,9 @@ pub extern "C" fn PtlTblDump(ni: u32, pt_index: c_int) -> c_int {
         if !(0..=last).contains(&pt_index) {
             return Err(Error::PtIndexInvalid);
         }
-        println!("interface {ni:#010x}: portal {pt_index} of 0 to {last}");
+        print(format_args!(
+            "interface {ni:#010x}: portal {pt_index} of 0 to {last}"
+        ));
         Ok(OK)
     })
 }
@@ -120,7 +128,7 @@ pub extern "C" fn PtlMEDump(me_handle: u32) -> c_int {
             Error::MeInUse => "a descriptor",
             other => return Err(other),
         };
-        println!("match entry {me_handle:#010x}: has {words}");
+        print(format_args!("match entry {me_handle:#010x}: has {words}"));
         Ok(OK)
     })
 }

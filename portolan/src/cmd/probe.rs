@@ -3,6 +3,7 @@
 //! It tests a launcher (`srun portolan probe`), and by `--fault` what a launcher does about a rank that
 //! fails. Each rank of a good run prints `rank R of N: ok`.
 
+use std::io::Write as _;
 use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
@@ -78,6 +79,11 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
         .map_err(|error| CmdError::Failed(format!("probe: {}", portals_shim::with_causes(&error))))
 }
 
+/// Prints a line, where that can be done.
+fn print(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
 fn exchange(options: &Options) -> Result<u8, JobError> {
     let job = Job::from_env()?;
     let (rank, size) = (job.rank(), job.size());
@@ -86,12 +92,12 @@ fn exchange(options: &Options) -> Result<u8, JobError> {
             .args(["sleep", "3600"])
             .spawn();
         match stray {
-            Ok(child) => println!("rank {rank} process {}", child.id()),
+            Ok(child) => print(format_args!("rank {rank} process {}", child.id())),
             Err(error) => job.abort(2, &format!("cannot start setsid: {error}")),
         }
     }
     if options.pids {
-        println!("rank {rank} process {}", std::process::id());
+        print(format_args!("rank {rank} process {}", std::process::id()));
     }
     job.put(&format!("value.{rank}"), pattern(rank, options.bytes))?;
     job.put(&format!("process.{rank}"), std::process::id().to_string())?;
@@ -137,7 +143,9 @@ fn exchange(options: &Options) -> Result<u8, JobError> {
         _ => job.finish()?,
     }
     match end {
-        None | Some(("drop", 0)) => println!("rank {rank} of {size}: ok, {local} here, job {id}"),
+        None | Some(("drop", 0)) => print(format_args!(
+            "rank {rank} of {size}: ok, {local} here, job {id}"
+        )),
         Some((_, code)) => std::process::exit(code),
     }
     Ok(0)

@@ -181,7 +181,7 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
             settings.join(", ")
         );
         if io::stderr().is_terminal() {
-            eprintln!("{told}");
+            portals_shim::say(format_args!("{told}"));
         }
         let fabric = measurement.at(settings);
         let Measurement { options, plan, .. } = &measurement;

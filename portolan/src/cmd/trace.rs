@@ -236,10 +236,10 @@ pub(crate) fn run(options: &Options) -> Result<u8, CmdError> {
     for path in files.into_iter().filter_map(|(_, path)| path.as_ref()) {
         let name = path.display();
         match fs::metadata(path) {
-            Ok(file) if file.len() > 0 => eprintln!("{name}"),
-            _ => eprintln!(
+            Ok(file) if file.len() > 0 => portals_shim::say(format_args!("{name}")),
+            _ => portals_shim::say(format_args!(
                 "portolan trace: {name} is empty: the program did not use the fabric, or was ended"
-            ),
+            )),
         }
     }
     Ok(status)

@@ -140,7 +140,9 @@ fn cache_folder() -> Result<PathBuf, GuestError> {
 
 /// Downloads and unpacks the kernel package in `work`, then moves what the guest needs to `folder`.
 fn fetch(work: &Path, folder: &Path) -> Result<(), GuestError> {
-    eprintln!("portolan guest: fetching the guest's kernel (once, about 70 MB)");
+    portals_shim::say(format_args!(
+        "portolan guest: fetching the guest's kernel (once, about 70 MB)"
+    ));
     fs::create_dir_all(work).map_err(GuestError::io(format!("make {}", work.display())))?;
     let depends = output(
         Command::new("apt-cache").args(["depends", "--important", "linux-image-amd64"]),
@@ -438,12 +440,13 @@ mod tests {
             read("portolan.stderr"),
             read("control"),
         );
-        let Ok(run) = run.inspect_err(|_| eprintln!("skipped: no timeout")) else {
+        let Ok(run) = run.inspect_err(|_| portals_shim::say(format_args!("skipped: no timeout")))
+        else {
             return;
         };
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
         if said.contains("unshare: ") || said.contains("failed to run command") {
-            eprintln!("skipped: {said}");
+            portals_shim::say(format_args!("skipped: {said}"));
             return;
         }
         assert_eq!(run.status.code(), Some(7), "{said}");

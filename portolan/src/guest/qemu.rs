@@ -162,13 +162,13 @@ pub(super) fn run(
     let handle = signals.handle();
     let (events, received) = channel();
     let signal_events = events.clone();
-    let signal_thread = thread::spawn(move || {
+    let signal_thread = in_thread(move || {
         for signal in signals.forever() {
             if signal_events.send(Event::Signal(signal)).is_err() {
                 break;
             }
         }
-    });
+    })?;
 
     let result = (0..initramfs.len())
         .map(|number| start(tools, options, kernel, host(number)))
@@ -179,10 +179,10 @@ pub(super) fn run(
                 {
                     let events = events.clone();
                     let control = ports.control;
-                    thread::spawn(move || read_control(control, &events))
+                    in_thread(move || read_control(control, &events))?
                 },
-                copier(ports.out, io::stdout(), events.clone()),
-                copier(ports.err, io::stderr(), events),
+                copier(ports.out, io::stdout(), events.clone())?,
+                copier(ports.err, io::stderr(), events)?,
             ];
             // The others say what goes wrong; their end is not awaited.
             let mut others = Vec::new();
@@ -190,7 +190,7 @@ pub(super) fn run(
                 others.push(machine);
                 let number = others.len();
                 for from in [ports.control, ports.out, ports.err] {
-                    threads.push(thread::spawn(move || watch(from, number)));
+                    threads.push(in_thread(move || watch(from, number))?);
                 }
             }
             let limit = Duration::from_secs(options.timeout);
@@ -416,13 +416,19 @@ fn read_control(control: UnixStream, events: &Sender<Event>) {
     let _ = events.send(Event::Closed);
 }
 
+/// A thread, which the system may not have.
+fn in_thread(body: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, GuestError> {
+    let thread = thread::Builder::new().spawn(body);
+    thread.map_err(GuestError::io("start a thread".into()))
+}
+
 /// A thread that copies the guest's stream to ours until QEMU ends.
 fn copier(
     mut from: UnixStream,
     mut to: impl Write + Send + 'static,
     events: Sender<Event>,
-) -> thread::JoinHandle<()> {
-    thread::spawn(move || {
+) -> Result<thread::JoinHandle<()>, GuestError> {
+    in_thread(move || {
         let mut buffer = vec![0; 64 * 1024];
         loop {
             match from.read(&mut buffer) {

@@ -106,7 +106,11 @@ impl Front {
             // A read in the background is refused, and does not stop this process.
             edge::ignore(SIGTTIN)?;
             // The thread ends with this process, or when rank 0 reads no more.
-            thread::spawn(move || feed(&input));
+            if let Err(error) = thread::Builder::new().spawn(move || feed(&input)) {
+                portals_shim::say(format_args!(
+                    "{title}: nothing that is typed comes to rank 0, as there is no thread for it: {error}"
+                ));
+            }
         }
         loop {
             let fds: Vec<BorrowedFd<'_>> = caught.fds().chain([self.line.as_fd()]).collect();
@@ -206,8 +210,14 @@ fn feed(input: &OwnedFd) {
         }
         let soon = Timespec::try_from(BACKGROUND).ok();
         let mut fds = [PollFd::new(&terminal, PollFlags::IN)];
-        if !matches!(poll(&mut fds, soon.as_ref()), Ok(1..)) {
-            continue;
+        match poll(&mut fds, soon.as_ref()) {
+            Ok(1..) => {}
+            Ok(0) | Err(Errno::INTR) => continue,
+            // It refuses that, and a read would not end in the background.
+            Err(_) => {
+                thread::sleep(BACKGROUND);
+                continue;
+            }
         }
         match rustix::io::read(&terminal, &mut typed) {
             Ok(0) => return,

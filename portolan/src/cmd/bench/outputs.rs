@@ -49,7 +49,7 @@ impl Outputs {
         if let Some(folder) = &options.plot {
             records.extend(self.others);
             for file in write_plots(&records, &curves, folder).map_err(CmdError::Failed)? {
-                eprintln!("{}", file.display());
+                portals_shim::say(format_args!("{}", file.display()));
             }
         }
         Ok(())

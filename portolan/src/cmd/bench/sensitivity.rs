@@ -21,7 +21,11 @@ pub(super) fn add(
     for (at, trial) in trials.iter().enumerate() {
         if io::stderr().is_terminal() {
             let count = trials.len();
-            eprintln!("parameter {} of {count}: {}", at + 1, trial.parameter);
+            portals_shim::say(format_args!(
+                "parameter {} of {count}: {}",
+                at + 1,
+                trial.parameter
+            ));
         }
         let measured = |setting: Option<&String>| {
             let Some(setting) = setting else {

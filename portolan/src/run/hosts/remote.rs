@@ -144,7 +144,7 @@ fn start(hosts: &Hosts, host: &str, order: &Order) -> io::Result<Process> {
     if let Some(mut input) = input {
         let own = order.ranks.contains(&0) && !io::stdin().is_terminal();
         // In a thread, as ssh takes it when it is through. The thread ends with ssh.
-        thread::spawn(move || feed(&mut input, &line, own));
+        thread::Builder::new().spawn(move || feed(&mut input, &line, own))?;
     }
     Ok(process)
 }
