@@ -3,7 +3,7 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | [`peer`], [`secret`], [`life`], [`held`], [`process`], [`procfs`], [`mod@group`], [`machine`] | who is at the other end, where, and does it live? |
+//! | [`accept`], [`peer`], [`secret`], [`life`], [`held`], [`process`], [`procfs`], [`mod@group`], [`machine`] | who is at the other end, where, and does it live? |
 //! | [`ids`] | who is this process? |
 //! | [`limit`], [`memory_limits`], [`processors`] | what may this process have? |
 //! | [`privilege`], [`variables`] | whose environment is this? |
@@ -25,6 +25,7 @@
 //! assert!(!host::allowed_processors().is_empty());
 //! ```
 
+pub mod accept;
 #[cfg(test)]
 mod again;
 pub mod awake;

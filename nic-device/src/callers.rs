@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
+use host::accept::NotAccepted;
 use nic_model::NodeId;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::chips::Chips;
 use crate::proto::Command;
@@ -17,7 +18,7 @@ use crate::socket::{Connection, Received};
 const VERSION_WITHIN: Duration = Duration::from_secs(5);
 /// Connections without one at one time.
 const MOST: usize = 64;
-/// How long nobody is let in after the system had no descriptor left.
+/// How long nobody is let in after the system has refused a connection.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// One of them.
@@ -63,31 +64,34 @@ impl Callers {
 
     /// The next who has connected to `listener`.
     pub(crate) fn accept(&mut self, listener: &UnixListener) -> Option<UnixStream> {
-        loop {
-            match listener.accept() {
+        for _ in 0..=MOST {
+            let error = match listener.accept() {
                 Ok((stream, _)) => {
                     self.breath = None;
                     return Some(stream);
                 }
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EINTR | libc::ECONNABORTED) => {}
-                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-                        // The kernel looks for a number first, and says so though nobody is there.
-                        let mut fds = [PollFd::new(listener, PollFlags::IN)];
-                        if poll(&mut fds, Some(&Timespec::default())) == Ok(0) {
-                            return None;
-                        }
-                        // Room is made by those who have no claim to it. Otherwise somebody else may make some.
-                        if self.callers.is_empty() {
-                            self.breath = Some(Instant::now() + BREATH);
-                            return None;
-                        }
-                        self.callers.remove(0);
+                Err(error) => error,
+            };
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+            match NotAccepted::of(errno, listener) {
+                NotAccepted::Nobody => return None,
+                NotAccepted::Next => {}
+                // Room is made by those who have no claim to it. Otherwise somebody else may make some.
+                NotAccepted::Later(refused)
+                    if refused.is_for_want_of_room() && !self.callers.is_empty() =>
+                {
+                    self.callers.remove(0);
+                }
+                NotAccepted::Later(refused) => {
+                    if self.breath.is_none() {
+                        tracing::warn!(%refused, "a connection is not accepted");
                     }
-                    _ => return None,
-                },
+                    self.breath = Some(Instant::now() + BREATH);
+                    return None;
+                }
             }
         }
+        None
     }
 
     /// Takes in a connection to the socket of `node`.

@@ -12,6 +12,7 @@
 //! Both prove their user by the kernel, as an address is a secret. So another machine, whose users this kernel cannot tell, is given no
 //! address. The port is no port of TCP: programs that take one beside it are not disturbed.
 
+use host::accept::NotAccepted;
 use host::own_thread::spawn_own_thread;
 use host::peer::{Credentials, OtherUser, is_own_user};
 use portals_shim::endpoint::Address;
@@ -39,7 +40,7 @@ const PATIENCE: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
-/// How long the thread pauses where the process has no descriptor left.
+/// How long the thread pauses where the system refuses a connection.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Why an endpoint is not found by a host and a port, or cannot be named so.
@@ -339,13 +340,17 @@ fn answer(listener: &OwnedFd, address: &Bytes) {
     loop {
         match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => tell(&socket, address),
-            Err(Errno::INTR | Errno::CONNABORTED) => {}
             // It was shut down.
             Err(Errno::INVAL) => return,
-            Err(error) => {
-                tracing::debug!(%error, "who asks for the name of an endpoint is not answered");
-                std::thread::park_timeout(PAUSE);
-            }
+            Err(errno) => match NotAccepted::of(errno, listener) {
+                NotAccepted::Next => {}
+                // The call waits for nobody where there is no descriptor, and none is there.
+                NotAccepted::Nobody => std::thread::park_timeout(PAUSE),
+                NotAccepted::Later(refused) => {
+                    tracing::warn!(%refused, "who asks for the name of an endpoint is not answered");
+                    std::thread::park_timeout(PAUSE);
+                }
+            },
         }
     }
 }

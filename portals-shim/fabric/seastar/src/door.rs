@@ -22,6 +22,7 @@ use super::proto::{
 };
 use super::server::{GATHER, ServeError, system};
 use super::usermem::{Files, ProcessMemory};
+use host::accept::{NotAccepted, Refused};
 use host::awake::Awake;
 use host::peer::{Credentials, has_exited, is_own_user, pidfd};
 use host::secret::Secret;
@@ -45,7 +46,7 @@ const MOST_PENDING: usize = 256;
 const LINGER: Duration = Duration::from_millis(500);
 /// Connections that are taken at once, before anybody else is heard.
 const AT_ONCE: usize = 64;
-/// How long nobody is let in after the system had no descriptor left.
+/// How long nobody is let in after the system has refused a connection.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// A rank that has said hello.
@@ -85,8 +86,8 @@ pub(super) struct Door {
     joined: Vec<Option<Joined>>,
     /// What ranks have left to come until something is said of it, once the first has.
     left: Option<Awake>,
-    /// No descriptor was left; the next try is then.
-    breath: Option<(Instant, Errno)>,
+    /// The system refused a connection; the next try is then.
+    breath: Option<(Instant, Refused)>,
     /// How long whoever connects may take for its hello.
     hello_within: Duration,
     turned_away: u64,
@@ -165,7 +166,7 @@ impl Door {
         }
         self.lose_patience();
         if ready.calls {
-            self.accept()?;
+            self.accept();
         }
         Ok(())
     }
@@ -188,7 +189,7 @@ impl Door {
             want: self.joined.len(),
             first: missing.map(|(rank, _)| rank).next().unwrap_or_default(),
             because: match self.breath {
-                Some((_, errno)) => format!("; accepting a connection: {errno}"),
+                Some((_, refused)) => format!("; a connection is not accepted: {refused}"),
                 None => String::new(),
             },
         }
@@ -403,30 +404,27 @@ impl Door {
         true
     }
 
-    fn accept(&mut self) -> Result<(), ServeError> {
+    fn accept(&mut self) {
         for _ in 0..AT_ONCE {
             let Way::Listener(listener) = &self.way else {
-                return Ok(());
+                return;
             };
             match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => self.let_in(socket),
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR | Errno::CONNABORTED) => {}
-                Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                    // The kernel looks for a number first, and says so though nobody is there.
-                    if !is_readable(listener) {
-                        return Ok(());
+                Err(errno) => match NotAccepted::of(errno, listener) {
+                    NotAccepted::Nobody => return,
+                    NotAccepted::Next => {}
+                    NotAccepted::Later(refused) => {
+                        // Room is made by those who have no claim to it. Otherwise somebody else may make some.
+                        let room = refused.is_for_want_of_room() && self.drop_oldest();
+                        if !room {
+                            self.breath = Some((Instant::now() + BREATH, refused));
+                            return;
+                        }
                     }
-                    // Room is made by those who have no claim to it. Otherwise somebody else may make some.
-                    if !self.drop_oldest() {
-                        self.breath = Some((Instant::now() + BREATH, errno));
-                        return Ok(());
-                    }
-                }
-                Err(errno) => return Err(system("accepting a rank")(errno)),
+                },
             }
         }
-        Ok(())
     }
 
     fn let_in(&mut self, socket: OwnedFd) {
@@ -471,8 +469,10 @@ impl Door {
                         line.refuse(&why);
                     }
                 }
-                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
-                Err(_) => return,
+                Err(errno) => match NotAccepted::of(errno, listener) {
+                    NotAccepted::Nobody | NotAccepted::Next => {}
+                    NotAccepted::Later(_) => std::thread::sleep(BREATH.min(left)),
+                },
             }
         }
     }
@@ -480,11 +480,6 @@ impl Door {
 
 /// What a first datagram is that begins with nothing known.
 const NO_HELLO: &str = "what it says is no hello of this build";
-
-fn is_readable(fd: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(fd, PollFlags::IN)];
-    ready_of(&mut fds, Some(Duration::ZERO)).is_ok() && !fds[0].revents().is_empty()
-}
 
 /// Whether the peer runs as this process does; an error says why not.
 fn is_rank_user(line: &Line) -> Result<(), String> {

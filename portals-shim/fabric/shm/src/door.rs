@@ -29,6 +29,7 @@
 //!   one that finds the queue full of strangers, comes to a second door: a socket in a directory that only the own user
 //!   may enter, of a name that nobody else knows, which is there only in such a start.
 
+use host::accept::{NotAccepted, Refused};
 use host::awake::Awake;
 use host::limit::raise_descriptors;
 use host::peer::{Credentials, is_own_user};
@@ -94,8 +95,8 @@ pub enum DoorError {
     Hand(#[source] io::Error),
     #[error("rank {0} has not come, although it says so")]
     Missing(usize),
-    #[error("rank {rank} cannot be let in, as rank 0 has no descriptor left (ulimit -n): {source}")]
-    Full { rank: usize, source: io::Error },
+    #[error("rank {rank} cannot be let in by rank 0: {why}")]
+    Full { rank: usize, why: Refused },
     #[error("rank {0} cannot share memory: {1}")]
     Other(usize, String),
     #[error("rank 0 has gone, or has sent nonsense")]
@@ -109,11 +110,6 @@ fn wait(fd: impl AsFd, flags: PollFlags, most: Duration) -> rustix::io::Result<(
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error),
     }
-}
-
-fn is_readable(fd: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(fd, PollFlags::IN)];
-    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 pub(super) fn seqpacket() -> rustix::io::Result<OwnedFd> {
@@ -348,7 +344,7 @@ pub struct Door {
     /// Those who have not said who they are.
     waiting: Vec<OwnedFd>,
     /// Why somebody who is at the door could not be let in when it was last looked at.
-    full: Option<Errno>,
+    full: Option<Refused>,
     /// Descriptors that each brings.
     files: usize,
     /// For a moment it holds the descriptors of all.
@@ -436,8 +432,8 @@ impl Door {
         others.filter(|(_, m)| m.is_none()).map(|(n, _)| n).next()
     }
 
-    /// Lets in whoever is at a door, at most [`ROUND`] at each; whether there may be more. Never waits. Who finds no descriptor
-    /// left stays where it is, with what it brings.
+    /// Lets in whoever is at a door, at most [`ROUND`] at each; whether there may be more. Never waits. Who is refused, as by a lack
+    /// of descriptors, stays where it is, with what it brings.
     fn look(&mut self, second: Option<&Second>) -> bool {
         self.full = None;
         let mut more = false;
@@ -454,16 +450,14 @@ impl Door {
                             Err(error) => tracing::debug!(%error, "not let in"),
                         }
                     }
-                    Err(Errno::INTR) => {}
-                    Err(Errno::CONNABORTED) => left -= 1,
-                    Err(Errno::AGAIN) => break,
-                    Err(errno) => {
-                        // The kernel looks for a number first, and says so though nobody is there.
-                        if is_readable(door) {
-                            self.full = Some(errno);
+                    Err(errno) => match NotAccepted::of(errno, door) {
+                        NotAccepted::Nobody => break,
+                        NotAccepted::Next => left -= 1,
+                        NotAccepted::Later(refused) => {
+                            self.full = Some(refused);
+                            break;
                         }
-                        break;
-                    }
+                    },
                 }
             }
             more |= left == 0;
@@ -476,7 +470,7 @@ impl Door {
             }
             // The kernel drops what finds no number.
             if let Err(errno) = room_for(&socket, self.files) {
-                self.full = Some(errno);
+                self.full = Some(Refused(errno));
                 self.waiting.push(socket);
                 continue;
             }
@@ -597,7 +591,9 @@ impl Door {
     fn agree(&mut self, words: &[String]) -> Result<(), DoorError> {
         self.clear_queue(words);
         // What ranks say is in their sockets. Whoever has said nothing is none, and makes room for them.
-        while self.full.is_some() && self.waiting.iter().any(is_silent) {
+        while self.full.is_some_and(Refused::is_for_want_of_room)
+            && self.waiting.iter().any(is_silent)
+        {
             self.waiting.retain(|socket| !is_silent(socket));
             self.clear_queue(words);
         }
@@ -622,10 +618,7 @@ impl Door {
         match (self.missing(), self.full) {
             (None, _) => Ok(()),
             (Some(rank), None) => Err(DoorError::Missing(rank)),
-            (Some(rank), Some(errno)) => Err(DoorError::Full {
-                rank,
-                source: errno.into(),
-            }),
+            (Some(rank), Some(why)) => Err(DoorError::Full { rank, why }),
         }
     }
 }

@@ -68,6 +68,8 @@ const MOST_ACCEPTED: usize = 64;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Before the next try at a peer whose queue is full.
 const RETRY: Duration = Duration::from_millis(2);
+/// Before the next try to accept a connection after the system has refused it.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Before the next try at a peer whose own request counts.
 const CROSSED_RETRY: Duration = Duration::from_millis(200);
 /// Looks for what a peer had sent before it closed its socket.
@@ -138,6 +140,8 @@ pub(crate) struct Endpoint {
     /// Of the book, when peers were last compared with it.
     generation: u64,
     listener: OwnedFd,
+    /// Until then nobody is accepted, as the system refused it.
+    pause: Option<Instant>,
     watch: Watch,
     alarm: Alarm,
     bell: Arc<Bell>,
@@ -375,7 +379,7 @@ impl Endpoint {
         });
         let now = Instant::now();
         let silent = self.accepted.iter().map(|v| now + v.left.slice()).min();
-        again.chain(silent).min()
+        again.chain(silent).chain(self.pause).min()
     }
 
     fn is_drained(&self) -> bool {

@@ -1,5 +1,5 @@
-//! What the tests of several fabrics share: descriptors that take everything, two ranks that are threads, and an end for a run
-//! in which a rank panics.
+//! What the tests of several fabrics share: descriptors that take everything, two ranks that are threads, an end for a run
+//! in which a rank panics, and processes whose system calls fail.
 
 use fabric_api::call::Target;
 use fabric_api::config::FabricConfig;
@@ -10,6 +10,7 @@ use portals_shim::nal::seastar;
 use portals_shim::{Interface, MdMemory, MdSpec};
 use std::cell::Cell;
 use std::io::Write;
+use std::process::Command;
 use std::sync::{Barrier, Once};
 
 thread_local! {
@@ -168,4 +169,38 @@ pub fn device() -> Option<String> {
         .with_max_level(tracing::Level::WARN)
         .try_init();
     device
+}
+
+/// Marks the copy of a test whose system calls fail.
+const DENIED: &str = "PORTOLAN_TEST_DENIED";
+
+/// Whether this is a copy of `test`, the path of a test of this program, in which these system calls fail with `error` (`EPERM`).
+/// The test itself runs that copy, which has to pass; without a C compiler it says so instead.
+pub fn is_denied(error: &str, calls: &str, test: &str) -> bool {
+    if std::env::var_os(DENIED).is_some() {
+        return true;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let deny = folder.path().join("deny");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/c/deny.c");
+    match Command::new("cc").arg("-o").arg(&deny).arg(source).status() {
+        Ok(status) => assert!(status.success(), "{source}"),
+        Err(error) => {
+            println!("skipped: cc: {error}");
+            return false;
+        }
+    }
+    let own = std::env::current_exe().expect("this test");
+    let output = Command::new(deny)
+        .args([error, calls])
+        .arg(own)
+        .args(["--exact", "--nocapture", test])
+        .env(DENIED, "")
+        .output()
+        .expect("it was just made");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let passed = output.status.success() && said.contains("1 passed");
+    let more = String::from_utf8_lossy(&output.stderr);
+    assert!(passed, "{calls}: {error}: {said}{more}");
+    false
 }

@@ -5,14 +5,15 @@
 //! secret, within [`PROOF`]; whoever says anything else, or nothing, is dropped. Strangers delay nobody: all connections
 //! are read as words come, and where there are too many, one of those that have said nothing has to go.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{
     IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _, UdpSocket,
 };
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use host::accept::NotAccepted;
+use rustix::io::Errno;
 
 use super::link::Link;
 use crate::run::socket::Received;
@@ -23,7 +24,7 @@ const PROOF: Duration = Duration::from_secs(5);
 const STRANGERS: usize = 64;
 /// Connections that are taken at a time, before the rest of the job has its turn.
 const ROUND: usize = 16;
-/// How long no connection is taken after the system had nothing left for one.
+/// How long no connection is taken after the system has refused one.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Where the agent of a host finds the launcher.
@@ -48,6 +49,8 @@ pub(super) struct Doors {
     listeners: Vec<(IpAddr, TcpListener)>,
     strangers: Vec<Stranger>,
     pause: Option<Instant>,
+    /// Whether it was said that a connection was refused.
+    told: bool,
 }
 
 impl Doors {
@@ -119,22 +122,26 @@ impl Doors {
         };
         let (stream, address) = match listener.accept() {
             Ok(accepted) => accepted,
-            Err(error) => match error.kind() {
-                ErrorKind::Interrupted | ErrorKind::ConnectionAborted => return true,
-                ErrorKind::WouldBlock => return false,
-                _ => {
-                    // The kernel looks for a number first, and says so though nobody is there.
-                    let mut fds = [PollFd::new(listener, PollFlags::IN)];
-                    if poll(&mut fds, Some(&Timespec::default())) == Ok(0) {
+            Err(error) => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+                match NotAccepted::of(errno, listener) {
+                    NotAccepted::Nobody => return false,
+                    NotAccepted::Next => return true,
+                    NotAccepted::Later(refused) => {
+                        // The connection stays where it is.
+                        if !std::mem::replace(&mut self.told, true) {
+                            portals_shim::say(format_args!(
+                                "portolan run: the connection of a host cannot be taken: {refused}; it is tried again"
+                            ));
+                        }
+                        if refused.is_for_want_of_room() {
+                            self.make_room();
+                        }
+                        self.pause = Some(Instant::now() + PAUSE);
                         return false;
                     }
-                    // No descriptor left, say. The connection stays where it is.
-                    tracing::warn!(%error, "cannot take a connection");
-                    self.make_room();
-                    self.pause = Some(Instant::now() + PAUSE);
-                    return false;
                 }
-            },
+            }
         };
         if self.strangers.len() >= STRANGERS {
             self.listen_to_strangers(hear);

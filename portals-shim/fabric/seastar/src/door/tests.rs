@@ -260,9 +260,9 @@ fn ranks_that_have_not_come_in_time_are_waited_for() {
     door.lack_ranks().unwrap();
     assert!(door.left.is_none());
     door.left = over();
-    door.breath = Some((Instant::now(), Errno::MFILE));
+    door.breath = Some((Instant::now(), Refused(Errno::MFILE)));
     let error = door.step().unwrap_err();
-    let words = "rank 0 did not; accepting a connection: ";
+    let words = "rank 0 did not; a connection is not accepted: ";
     assert!(error.to_string().contains(words), "{error}");
 }
 
@@ -597,4 +597,27 @@ fn a_simulation_without_descriptors_waits_and_loses_no_rank() {
         }
     });
     served.end().unwrap();
+}
+
+/// A connection that the system refuses ends no simulation; the reason is said where a rank is missing in the end.
+#[test]
+fn a_refused_connection_ends_nothing_and_is_said_to_be_refused() {
+    let test = "door::tests::a_refused_connection_ends_nothing_and_is_said_to_be_refused";
+    if !fabric_testing::is_denied("EPERM", "accept4", test) {
+        return;
+    }
+    let (listener, address) = listener();
+    let (_founder, theirs) = start::pair().unwrap();
+    let secret = Secret::new().unwrap();
+    let mut door = Door::new(secret, Way::Listener(listener), 2, vec![theirs]);
+    let line = socket(SocketFlags::CLOEXEC);
+    connect(&line, &address).unwrap();
+    door.step().unwrap();
+    assert_eq!(
+        door.missing().to_string(),
+        "only 0 of 2 ranks joined the simulation within 30s; rank 0 did not; a connection is not accepted: Operation not \
+         permitted (os error 1)"
+    );
+    // Whoever waits is not looked at until the pause is over.
+    assert!(!door.wait(Instant::now()).unwrap().calls);
 }

@@ -227,7 +227,7 @@ fn a_door_without_descriptors_waits_and_loses_nobody() {
     assert!(door.full.is_some() && door.missing() == Some(1));
     if way == "kept" {
         let error = door.serve(&common, own, &words(3)).unwrap_err().to_string();
-        let wanted = "rank 1 cannot be let in, as rank 0 has no descriptor left (ulimit -n)";
+        let wanted = "rank 1 cannot be let in by rank 0: this process has no descriptor left (ulimit -n): Too many";
         assert!(error.contains(wanted), "{error}");
         return;
     }
@@ -342,4 +342,23 @@ fn who_knocks_may_have_as_many_descriptors_as_the_system_gives() {
     assert_eq!(limit(Resource::Nofile).unwrap().current, Some(1024));
     drop(guest);
     assert_eq!(limit(Resource::Nofile).unwrap(), before);
+}
+
+/// A filter of system calls refuses every connection: that is what is said, and not that descriptors are missing.
+#[test]
+fn a_refused_connection_is_said_to_be_refused() {
+    let test = "door::tests::a_refused_connection_is_said_to_be_refused";
+    if !fabric_testing::is_denied("EPERM", "accept4", test) {
+        return;
+    }
+    let mut door = open(2, 0);
+    door.look(None);
+    assert_eq!(door.full, None, "nobody is there");
+    let _guest = Guest::knock(&door.told(), 1, Vec::new()).unwrap();
+    door.look(None);
+    let why = door.full.unwrap();
+    assert_eq!(
+        DoorError::Full { rank: 1, why }.to_string(),
+        "rank 1 cannot be let in by rank 0: Operation not permitted (os error 1)"
+    );
 }

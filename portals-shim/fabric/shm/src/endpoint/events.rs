@@ -4,7 +4,7 @@ use super::handshake::Replied;
 use super::socket::{Received, accept, try_receive, try_send};
 use super::wire::{Answer, DecodeError, LONGEST, REQUEST, Request};
 use super::{
-    Accepted, Attempt, CROSSED_RETRY, Endpoint, LISTENER, MOST_ACCEPTED, MOST_LOOKS,
+    Accepted, Attempt, CROSSED_RETRY, Endpoint, LISTENER, MOST_ACCEPTED, MOST_LOOKS, PAUSE,
     REQUEST_TIMEOUT, Step,
 };
 use fabric_api::address::Address;
@@ -51,8 +51,16 @@ impl Endpoint {
     }
 
     fn accept(&mut self) {
-        let Some(socket) = accept(&self.listener) else {
-            return;
+        let socket = match accept(&self.listener) {
+            Ok(Some(socket)) => socket,
+            Ok(None) => return,
+            Err(refused) => {
+                tracing::warn!(%refused, "an endpoint cannot accept a connection");
+                // Its socket stays readable until then.
+                self.watch.remove(&self.listener);
+                self.pause = Some(Instant::now() + PAUSE);
+                return;
+            }
         };
         if self.accepted.len() == MOST_ACCEPTED {
             let longest = self.accepted.remove(0);
@@ -250,9 +258,15 @@ impl Endpoint {
         self.part(ni, at, "it has closed, or has ended");
     }
 
-    /// Tries again where a queue was full, and closes accepted sockets that stay silent.
+    /// Tries again where a queue was full or a connection was refused, and closes accepted sockets that stay silent.
     pub(super) fn retry(&mut self, ni: &mut Ni) {
         let now = Instant::now();
+        if self.pause.is_some_and(|until| until <= now) {
+            self.pause = match self.watch.add(&self.listener, LISTENER) {
+                Ok(()) => None,
+                Err(_) => Some(now + PAUSE),
+            };
+        }
         let is_due = |m: &Attempt| matches!(m.step, Step::Later(at) if at <= now);
         while let Some(at) = self.attempts.iter().position(is_due) {
             let mut attempt = self.attempts.swap_remove(at);

@@ -101,6 +101,7 @@ impl Endpoint {
             book,
             generation: 0,
             listener,
+            pause: None,
             watch,
             alarm: Alarm::new().map_err(socket)?,
             bell,

@@ -1,6 +1,7 @@
 //! The sockets of an endpoint: one that listens, one for each peer, and one descriptor that is readable when any of them is.
 
 use crate::door::{network, receive, send_now, seqpacket};
+use host::accept::{NotAccepted, Refused};
 use host::peer::{Credentials, is_own_user};
 use host::secret::Secret;
 use portals_core::ProcessId;
@@ -125,24 +126,26 @@ impl ConnectError {
 }
 
 /// A connection of the own user's, if one waits.
-pub(super) fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
+///
+/// # Errors
+/// One waits and goes on waiting, as the system refuses it.
+pub(super) fn accept(listener: &OwnedFd) -> Result<Option<OwnedFd>, Refused> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ROUND {
         match accept_with(listener, flags) {
             Ok(socket) => match Credentials::of(&socket).map(|c| is_own_user(c.uid)) {
-                Ok(Ok(())) => return Some(socket),
+                Ok(Ok(())) => return Ok(Some(socket)),
                 Ok(Err(error)) => tracing::debug!(%error, "a connection of another user"),
                 Err(error) => tracing::debug!(%error, "a connection of another user"),
             },
-            Err(Errno::INTR | Errno::CONNABORTED) => {}
-            Err(Errno::AGAIN) => return None,
-            Err(error) => {
-                tracing::warn!(%error, "an endpoint cannot accept connections");
-                return None;
-            }
+            Err(errno) => match NotAccepted::of(errno, listener) {
+                NotAccepted::Nobody => return Ok(None),
+                NotAccepted::Next => {}
+                NotAccepted::Later(refused) => return Err(refused),
+            },
         }
     }
-    None
+    Ok(None)
 }
 
 /// What a socket has.
@@ -250,10 +253,10 @@ mod tests {
         let listener = contact.listen().unwrap();
         let watch = Watch::new().unwrap();
         watch.add(&listener, 0).unwrap();
-        assert!(watch.readable().is_empty() && accept(&listener).is_none());
+        assert!(watch.readable().is_empty() && accept(&listener).unwrap().is_none());
         let one = contact.connect().unwrap();
         assert_eq!(watch.readable(), [0]);
-        let other = accept(&listener).unwrap();
+        let other = accept(&listener).unwrap().unwrap();
         watch.add(&other, 5).unwrap();
         assert!(watch.readable().is_empty());
         try_send(&one, b"word", &[]).unwrap();

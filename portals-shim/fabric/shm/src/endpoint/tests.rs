@@ -257,3 +257,26 @@ fn a_peer_that_is_removed_and_inserted_again_is_connected_anew() {
     own.progress(&mut ni, Look::All);
     assert!(own.peers.is_empty() && own.index.is_empty());
 }
+
+/// The socket stays readable: whoever waits for it would spin. It is looked at again after a while.
+#[test]
+fn a_connection_that_the_system_refuses_is_left_alone_for_a_while() {
+    let test = "endpoint::tests::a_connection_that_the_system_refuses_is_left_alone_for_a_while";
+    let denied = fabric_testing::is_denied("EPERM", "accept4", test);
+    let (mut ni, mut own) = endpoint();
+    let socket = own.contact.connect().unwrap();
+    if denied {
+        assert_eq!(own.watch.readable(), [super::LISTENER]);
+        own.attend(&mut ni);
+        let until = own.pause.unwrap();
+        assert!(own.watch.readable().is_empty());
+        assert_eq!(own.schedule().due, Some(until));
+        return;
+    }
+    // As after a refusal whose time is over.
+    own.watch.remove(&own.listener);
+    own.pause = Some(Instant::now());
+    try_send(&socket, b"nonsense", &[]).unwrap();
+    assert!(answer(&mut ni, &mut own, &socket).is_none());
+    assert_eq!(own.pause, None);
+}
