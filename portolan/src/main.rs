@@ -11,6 +11,7 @@ mod installed;
 mod log;
 mod page;
 mod run;
+mod stack;
 mod summary;
 mod sweep;
 mod waiting;
@@ -25,6 +26,11 @@ use cli::{Cli, Command};
 use error::CmdError;
 
 fn main() -> ExitCode {
+    ExitCode::from(stack::with_enough(whole))
+}
+
+/// What this command does, and its exit status.
+fn whole() -> u8 {
     let words = words::of_mpi(&Cli::command(), std::env::args_os().collect());
     let cli = Cli::try_parse_from(&words)
         .unwrap_or_else(|error| words::advised(&Cli::command(), &words, error).exit());
@@ -65,7 +71,7 @@ fn main() -> ExitCode {
             Command::SeastarDevice(options) => cmd::seastar_device::run(&options),
         }
     });
-    ExitCode::from(conclude(&words, done))
+    conclude(&words, done)
 }
 
 /// Says why a command failed, if it did; the exit status.

@@ -75,9 +75,9 @@ pub(crate) fn same_addresses() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes two processes of this one, which has one thread; none in the new one.
+/// Makes two processes of this one, in which one thread works; none in the new one.
 pub(super) fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the caller has seen that there is no other thread, so no lock is held that nobody would release, and the
+    // SAFETY: the caller has seen that no other thread works, so no lock is held that nobody would release, and the
     // new process may go on as this one.
     match unsafe { libc::fork() } {
         ..0 => Err(io::Error::last_os_error()),

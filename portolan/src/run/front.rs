@@ -59,10 +59,10 @@ pub(super) struct Front {
     input: Option<OwnedFd>,
 }
 
-/// Parts this process in two; each goes on from here. A process of several threads cannot be parted, and is the
-/// supervisor alone.
+/// Parts this process in two; each goes on from here. A process in which several threads work cannot be parted,
+/// and is the supervisor alone.
 pub(super) fn part() -> io::Result<Part> {
-    if threads() != 1 {
+    if threads() != 1 + crate::stack::waiting() {
         return Ok(Part::Supervisor(None));
     }
     let (ours, theirs) = UnixStream::pair()?;

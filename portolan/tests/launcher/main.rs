@@ -542,6 +542,32 @@ fn more_ranks_than_the_soft_limit_of_descriptors_allows_are_started() {
     }
 }
 
+/// A first thread whose stack may not grow leaves the work to another one; the job has its front and its supervisor all the same.
+#[test]
+fn a_small_stack_changes_nothing() {
+    let limited = |line: &str| {
+        let script = format!("ulimit -s 64; echo $$; exec \"$0\" {line}");
+        let output = Command::new("sh")
+            .args(["-c", &script, PORTOLAN])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), said, stderr(&output))
+    };
+    let (status, said, error) = limited("run -n 2 -- portolan probe");
+    assert_eq!(status, Some(0), "{error}");
+    assert_eq!(said.matches(" of 2: ok, 2 here").count(), 2, "{said}");
+    // The parent of the rank's parent is what the shell has started.
+    let (status, said, error) =
+        limited("run -n 1 -- sh -c 'cut -d\" \" -f4 /proc/$PPID/stat; exit 7'");
+    assert_eq!(status, Some(7), "{error}");
+    let numbers: Vec<&str> = said.lines().collect();
+    assert!(numbers.len() == 2 && numbers[0] == numbers[1], "{said}");
+    let (status, _, error) = limited("run --nonsense");
+    assert_eq!(status, Some(2), "{error}");
+}
+
 /// In some containers the system knows no descriptors of processes, or refuses them.
 #[test]
 fn a_launcher_does_without_descriptors_of_processes() {
