@@ -74,6 +74,9 @@ const AS_USER: &[&str] = &[
     "--",
 ];
 
+/// Calls that have no errors, where no filter refuses them.
+const IDS: &str = "getpid,getppid,gettid,geteuid";
+
 /// The rows. The first is what all others are compared with.
 pub(super) const ALL: &[Environment] = &[
     PLAIN,
@@ -134,6 +137,58 @@ pub(super) const ALL: &[Environment] = &[
     Environment {
         name: "affinity and limits cannot be read",
         inside: &["DENY", "EPERM", "sched_getaffinity,prlimit64"],
+        ..PLAIN
+    },
+    Environment {
+        name: "numbers of processes, threads and users cannot be read",
+        inside: &["DENY", "EPERM", IDS],
+        ..PLAIN
+    },
+    Environment {
+        name: "numbers of processes, threads and users are unknown to the launcher too",
+        outside: &["DENY", "ENOSYS", IDS],
+        ..PLAIN
+    },
+    Environment {
+        name: "prctl is refused",
+        inside: &["DENY", "EPERM", "prctl"],
+        ..PLAIN
+    },
+    Environment {
+        name: "prctl is unknown to the launcher too",
+        outside: &["DENY", "ENOSYS", "prctl"],
+        ..PLAIN
+    },
+    Environment {
+        name: "descriptors of events and of timers are refused",
+        inside: &["DENY", "EPERM", "eventfd2,timerfd_create"],
+        ..PLAIN
+    },
+    Environment {
+        name: "ppoll is refused",
+        inside: &["DENY", "EPERM", "ppoll"],
+        refused: &[
+            (
+                "shm",
+                "descriptors cannot be handed over a socket: Operation not permitted",
+            ),
+            (
+                "seastar",
+                "waiting for ranks failed: Operation not permitted",
+            ),
+        ],
+        ..PLAIN
+    },
+    Environment {
+        name: "pairs of sockets are refused",
+        inside: &["DENY", "EPERM", "socketpair"],
+        refused: &[
+            ("shm", "no socket for descriptors: Operation not permitted"),
+            (
+                "seastar",
+                "cannot start: fabric seastar cannot be used here",
+            ),
+        ],
         ..PLAIN
     },
     // Namespaces.
@@ -344,6 +399,12 @@ pub(super) const ALL: &[Environment] = &[
     Environment {
         name: "a stack of 256 KiB",
         inside: &["prlimit", "--stack=262144"],
+        ..PLAIN
+    },
+    Environment {
+        name: "a stack of 64 KiB for the launcher",
+        outside: &["prlimit", "--stack=65536:"],
+        inside: &["prlimit", "--stack=8388608:"],
         ..PLAIN
     },
     Environment {
