@@ -13,6 +13,7 @@
 //! address. The port is no port of TCP: programs that take one beside it are not disturbed.
 
 use host::accept::NotAccepted;
+use host::fork::Unshared;
 use host::own_thread::spawn_own_thread;
 use host::peer::{Credentials, OtherUser, is_own_user};
 use portals_shim::endpoint::Address;
@@ -275,7 +276,7 @@ impl Name {
             bound => bound?,
         }
         listen(&socket, BACKLOG)?;
-        let socket = Arc::new(socket);
+        let socket = Arc::new(Unshared::new(socket));
         let listener = Arc::clone(&socket);
         let thread = spawn_own_thread("portals-name", move || answer(&listener, &address))?;
         Ok(Published {
@@ -313,7 +314,7 @@ impl Name {
 /// A name under which others find an endpoint; dropped, it is free.
 #[derive(Debug)]
 pub struct Published {
-    socket: Arc<OwnedFd>,
+    socket: Arc<Unshared>,
     thread: Option<JoinHandle<()>>,
     /// Of the process that has the thread.
     generation: usize,
@@ -321,7 +322,7 @@ pub struct Published {
 
 impl Drop for Published {
     fn drop(&mut self) {
-        // A forked child has the same socket and no thread: its parent keeps the name.
+        // A forked child has neither the socket nor the thread: its parent keeps the name.
         if self.generation != host::fork::generation() {
             return;
         }
@@ -336,7 +337,7 @@ impl Drop for Published {
 }
 
 /// Gives everybody of the own user the address, until the socket is shut down. Nobody is waited for: a new connection has room for it.
-fn answer(listener: &OwnedFd, address: &Bytes) {
+fn answer(listener: &Unshared, address: &Bytes) {
     loop {
         match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => tell(&socket, address),

@@ -52,6 +52,7 @@ use fabric_api::op::{Capabilities, Put};
 use fabric_api::region::Region;
 use handshake::{Connected, Local, Replied, Requested};
 use host::awake::Awake;
+use host::fork::Unshared;
 use host::processors::{self, Processors};
 use portals_core::{Error, MdHandle, Ni, NiConfig, ProcessId, ReadyPut, Transmit};
 use socket::{ConnectError, Contact, Watch};
@@ -139,7 +140,8 @@ pub(crate) struct Endpoint {
     book: AddressBook,
     /// Of the book, when peers were last compared with it.
     generation: u64,
-    listener: OwnedFd,
+    /// Its name is this process's alone.
+    listener: Unshared,
     /// Until then nobody is accepted, as the system refused it.
     pause: Option<Instant>,
     watch: Watch,

@@ -12,6 +12,7 @@ use fabric_api::bell::Bell;
 use fabric_api::call::Paths;
 use fabric_api::config::{FabricError, FabricKind};
 use fabric_api::identity::{Wishes, endpoint_config};
+use host::fork::Unshared;
 use host::hash::fnv1a;
 use host::processors;
 use portals_core::{Ni, NiConfig};
@@ -100,7 +101,7 @@ impl Endpoint {
             contact,
             book,
             generation: 0,
-            listener,
+            listener: Unshared::new(listener),
             pause: None,
             watch,
             alarm: Alarm::new().map_err(socket)?,

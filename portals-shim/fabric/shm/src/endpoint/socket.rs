@@ -129,16 +129,16 @@ impl ConnectError {
 ///
 /// # Errors
 /// One waits and goes on waiting, as the system refuses it.
-pub(super) fn accept(listener: &OwnedFd) -> Result<Option<OwnedFd>, Refused> {
+pub(super) fn accept(listener: impl AsFd) -> Result<Option<OwnedFd>, Refused> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ROUND {
-        match accept_with(listener, flags) {
+        match accept_with(&listener, flags) {
             Ok(socket) => match Credentials::of(&socket).map(|c| is_own_user(c.uid)) {
                 Ok(Ok(())) => return Ok(Some(socket)),
                 Ok(Err(error)) => tracing::debug!(%error, "a connection of another user"),
                 Err(error) => tracing::debug!(%error, "a connection of another user"),
             },
-            Err(errno) => match NotAccepted::of(errno, listener) {
+            Err(errno) => match NotAccepted::of(errno, &listener) {
                 NotAccepted::Nobody => return Ok(None),
                 NotAccepted::Next => {}
                 NotAccepted::Later(refused) => return Err(refused),
@@ -190,12 +190,12 @@ impl Watch {
     }
 
     /// A socket that is watched until it is closed; `token` tells it from others.
-    pub(super) fn add(&self, socket: &OwnedFd, token: u64) -> rustix::io::Result<()> {
+    pub(super) fn add(&self, socket: impl AsFd, token: u64) -> rustix::io::Result<()> {
         epoll::add(&self.0, socket, EventData::new_u64(token), EventFlags::IN)
     }
 
     /// No longer watches a socket, of which others may have a descriptor.
-    pub(super) fn remove(&self, socket: &OwnedFd) {
+    pub(super) fn remove(&self, socket: impl AsFd) {
         if let Err(error) = epoll::delete(&self.0, socket) {
             tracing::debug!(%error, "a socket that was not watched");
         }
