@@ -4,6 +4,7 @@ use super::socket::{Contact, Watch};
 use super::{Endpoint, Links};
 use crate::VERSION;
 use crate::alarm::Alarm;
+use crate::nap;
 use crate::open::unusable;
 use crate::trusted::TRUST;
 use fabric_api::address::{Address, AddressBook};
@@ -85,6 +86,9 @@ fn listen(wishes: &Wishes) -> Result<(NiConfig, Contact, OwnedFd), FabricError> 
 
 impl Endpoint {
     pub(super) fn new(wishes: &Wishes) -> Result<Self, FabricError> {
+        // Costs nothing while the program has one thread. Later the kernel takes milliseconds, for which the first peer, and with
+        // it all others, would wait.
+        let _ = nap::register_for_order();
         let (config, contact, listener) = listen(wishes)?;
         let address = Address::new(FabricKind::Shm, config.id, &contact.to_bytes())
             .map_err(|e| unusable(e.to_string()))?;
