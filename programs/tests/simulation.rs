@@ -96,15 +96,26 @@ fn the_simulation_ends_with_its_launcher_before_all_ranks_are_there() {
     assert!(soon(|| simulations(&mark).is_empty()), "it goes on");
 }
 
-/// Whoever has started a rank need not notice its end.
+/// Sends a signal to these processes.
+fn signal(name: &str, pids: &[i32]) {
+    let pids = pids.iter().map(i32::to_string);
+    let sent = Command::new("kill").arg(name).args(pids).status();
+    assert!(sent.unwrap().success(), "{name}");
+}
+
+/// Whoever has started a rank need not notice its end: here a launcher that stands still.
 #[test]
 fn the_simulation_ends_with_rank_0_before_all_ranks_are_there() {
     let mark = format!("rank-{}", std::process::id());
     let mut job = job_that_waits(&mark);
-    let rank_0 = rank_0(&mark).to_string();
-    let killed = Command::new("kill").args(["-KILL", &rank_0]).status();
-    assert!(killed.unwrap().success());
-    assert!(soon(|| simulations(&mark).is_empty()), "it goes on");
+    let rank_0 = rank_0(&mark);
+    let launcher = processes("run", &[&format!("{MARK}={mark}")]);
+    assert!(!launcher.is_empty());
+    signal("-STOP", &launcher);
+    signal("-KILL", &[rank_0]);
+    let ended = soon(|| simulations(&mark).is_empty());
+    signal("-CONT", &launcher);
+    assert!(ended, "it goes on");
     // Rank 0 and not the launcher is what was killed.
     assert_eq!(job.wait().unwrap().code(), Some(128 + 9));
 }
