@@ -35,18 +35,8 @@ pub(crate) fn again(by: &[&str], test: &str, role: &str) {
 
 /// Runs `test` again where these system calls fail with `error` (`EPERM`); says so where there is no compiler.
 pub(crate) fn again_denied(error: &str, calls: &str, test: &str) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let program = folder.path().join("deny");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/c/deny.c");
-    let compiler = Command::new("cc")
-        .arg("-o")
-        .arg(&program)
-        .arg(source)
-        .status();
-    match compiler {
-        Ok(status) => assert!(status.success(), "{source}"),
-        Err(error) => return println!("skipped: cc: {error}"),
+    if let Some(deny) = deny::Deny::compile() {
+        let program = deny.program().to_string_lossy();
+        again(&[&program, error, calls], test, error);
     }
-    let program = program.to_str().expect("a path of this test");
-    again(&[program, error, calls], test, error);
 }

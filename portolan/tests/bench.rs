@@ -631,21 +631,12 @@ fn info_sees_the_limits_that_it_was_started_with() {
 /// A filter of system calls that refuses to tell the limits makes them unknown, and not endless.
 #[test]
 fn info_says_that_it_does_not_know_limits_that_the_system_does_not_tell() {
-    let place = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("info-deny");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/c/deny.c");
-    let compiler = Command::new("cc")
-        .arg("-o")
-        .arg(&place)
-        .arg(source)
-        .status();
-    let Ok(compiler) = compiler else {
-        eprintln!("skipped: no cc");
+    let Some(deny) = deny::Deny::compile() else {
         return;
     };
-    assert!(compiler.success());
     let said = |more: &[&str]| {
-        let mut filtered = Command::new(&place);
-        filtered.args(["EPERM", "prlimit64", env!("CARGO_BIN_EXE_portolan"), "info"]);
+        let mut filtered = deny.command("EPERM", "prlimit64");
+        filtered.args([env!("CARGO_BIN_EXE_portolan"), "info"]);
         let output = filtered.args(more).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()

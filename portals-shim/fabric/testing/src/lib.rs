@@ -10,7 +10,6 @@ use portals_shim::nal::seastar;
 use portals_shim::{Interface, MdMemory, MdSpec};
 use std::cell::Cell;
 use std::io::Write;
-use std::process::Command;
 use std::sync::{Barrier, Once};
 
 thread_local! {
@@ -180,19 +179,12 @@ pub fn is_denied(error: &str, calls: &str, test: &str) -> bool {
     if std::env::var_os(DENIED).is_some() {
         return true;
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    let deny = folder.path().join("deny");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/c/deny.c");
-    match Command::new("cc").arg("-o").arg(&deny).arg(source).status() {
-        Ok(status) => assert!(status.success(), "{source}"),
-        Err(error) => {
-            println!("skipped: cc: {error}");
-            return false;
-        }
-    }
+    let Some(deny) = deny::Deny::compile() else {
+        return false;
+    };
     let own = std::env::current_exe().expect("this test");
-    let output = Command::new(deny)
-        .args([error, calls])
+    let output = deny
+        .command(error, calls)
         .arg(own)
         .args(["--exact", "--nocapture", test])
         .env(DENIED, "")
