@@ -315,16 +315,17 @@ fn the_number_of_no_descriptor_means_that_in_a_put_alone() {
             mlength: 0,
         },
     ];
+    let with = |body| Header {
+        target: ProcessId::new(0, 7),
+        source: ProcessId::new(3, 4),
+        uid: 5,
+        jid: 6,
+        pt_index: 7,
+        match_bits: 8,
+        body,
+    };
     for body in bodies {
-        let h = Header {
-            target: ProcessId::new(0, 7),
-            source: ProcessId::new(3, 4),
-            uid: 5,
-            jid: 6,
-            pt_index: 7,
-            match_bits: 8,
-            body,
-        };
+        let h = with(body);
         assert_eq!(h.encode()[64..68], [0xff; 4], "{body:?}");
         assert_eq!(Header::decode(&h.encode()), Ok(h));
         // It names nothing that a target or an initiator has.
@@ -337,15 +338,6 @@ fn the_number_of_no_descriptor_means_that_in_a_put_alone() {
         hdr_data: 13,
         ac_index,
         ack_md,
-    };
-    let with = |body| Header {
-        target: ProcessId::new(0, 7),
-        source: ProcessId::new(3, 4),
-        uid: 5,
-        jid: 6,
-        pt_index: 7,
-        match_bits: 8,
-        body,
     };
     assert_eq!(
         Header::decode(&with(put(Some(md))).encode()),
