@@ -86,8 +86,8 @@ fn listen(wishes: &Wishes) -> Result<(NiConfig, Contact, OwnedFd), FabricError> 
 
 impl Endpoint {
     pub(super) fn new(wishes: &Wishes) -> Result<Self, FabricError> {
-        // Costs nothing while the program has one thread. Later the kernel takes milliseconds, for which the first peer, and with
-        // it all others, would wait.
+        // The registration takes microseconds while the program has one thread. Later it takes milliseconds, for which the first peer
+        // would wait, and all others with it.
         let _ = nap::register_for_order();
         let (config, contact, listener) = listen(wishes)?;
         let address = Address::new(FabricKind::Shm, config.id, &contact.to_bytes())

@@ -124,15 +124,15 @@ impl DatagramNal {
         }
         let number = u32::try_from(rank).ok()?;
         let contact = self.peers.contact(rank)?;
-        let way = match self.queues.resolve(&contact) {
-            Ok(way) => way,
+        let to = match self.queues.resolve(&contact) {
+            Ok(to) => to,
             Err(error) => {
-                tracing::error!(peer = rank, %error, "no way");
+                tracing::error!(peer = rank, %error, "its address is of no use");
                 return None;
             }
         };
         let id = self.rd.add_peer(number, contact.token);
-        self.peers.insert(id, rank, way, contact.who);
+        self.peers.insert(id, rank, to, contact.who);
         self.peers.known(rank)
     }
 

@@ -7,7 +7,7 @@
 
 use super::landings::Landings;
 use super::open::{Contact, Directory};
-use super::queues::Way;
+use super::queues::Destinations;
 use fabric_api::expected::Expected;
 use fabric_api::place::Placement;
 use portals_core::ProcessId;
@@ -17,7 +17,7 @@ use verbs_backend::rd::PeerId;
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) rank: usize,
-    pub(super) way: Way,
+    pub(super) to: Destinations,
     /// Its user and job.
     pub(super) who: (u32, u32),
     /// Frames sent that are no answers, modulo 2^32.
@@ -140,11 +140,11 @@ impl Peers {
     }
 
     /// Adds the peer of a rank, which `rd` has given this number.
-    pub(super) fn insert(&mut self, id: PeerId, rank: usize, way: Way, who: (u32, u32)) {
+    pub(super) fn insert(&mut self, id: PeerId, rank: usize, to: Destinations, who: (u32, u32)) {
         if id.index() == self.met.len() {
             self.met.push(Peer {
                 rank,
-                way,
+                to,
                 who,
                 frames_sent: 0,
                 expected: Expected::default(),

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //!
-//! * `rd` is told of each send once that it has ended, also of those that a failed queue pair has lost.
+//! * `rd` learns once of each send that it has ended, also of those that a failed queue pair has lost.
 //! * A device that is gone stays gone; an interruption ends when both queue pairs work again.
 
 use super::open::{self, Contact};
@@ -18,9 +18,9 @@ use verbs_backend::{Completion, Cq, DatagramQueue, Destination, Device, Event};
 /// Completions taken in one go.
 pub(super) const BATCH: usize = 16;
 
-/// Where a peer's queue pairs are.
+/// The address handles of a peer's queue pairs.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct Destinations {
     command: Destination,
     data: Destination,
 }
@@ -104,8 +104,8 @@ impl Queues {
     }
 
     /// Makes a peer's addresses usable.
-    pub(super) fn resolve(&self, contact: &Contact) -> Result<Way, DatagramError> {
-        Ok(Way {
+    pub(super) fn resolve(&self, contact: &Contact) -> Result<Destinations, DatagramError> {
+        Ok(Destinations {
             command: self.command.resolve(&contact.command)?,
             data: self.data.resolve(&contact.data)?,
         })
@@ -126,13 +126,13 @@ impl Queues {
                 continue;
             };
             let staged = match t.channel {
-                Channel::Data => self.data.stage(&peer.way.data, t.len),
+                Channel::Data => self.data.stage(&peer.to.data, t.len),
                 Channel::Command => {
                     let written = match self.data.room() {
                         Some(room) if !full => &room[..t.len],
                         _ => &self.scratch[..t.len],
                     };
-                    self.command.stage_copy(&peer.way.command, written)
+                    self.command.stage_copy(&peer.to.command, written)
                 }
             };
             if let Err(error) = staged {
