@@ -85,7 +85,7 @@ static void again(struct fi_info *named)
 
 int main(void)
 {
-    int ready[2], status = 0;
+    int ready[2], lives[2], status = 0;
     char text[100], in[8], name[64];
     size_t room = sizeof text, len = sizeof name;
     struct side s, same;
@@ -131,6 +131,14 @@ int main(void)
     /* A name is one endpoint's. */
     open_side(&same, named);
     IS(fi_enable(same.ep), -FI_EADDRINUSE);
+    /* It goes with the endpoint, whatever children the program has forked. */
+    IS(pipe(lives), 0);
+    child = fork();
+    if (child == 0) {
+        close(lives[1]);
+        _exit(read(lives[0], in, 1) != 0);
+    }
+    close(lives[0]);
     close_side(&s);
     nobody();
     IS(fi_enable(same.ep), 0);
@@ -139,6 +147,9 @@ int main(void)
     fi_freeinfo(found);
     close_side(&same);
     nobody();
+    close(lives[1]);
+    IS(waitpid(child, &status, 0), child);
+    IS(status, 0);
     IS(fi_close(&domain->fid), 0);
     IS(fi_close(&fabric->fid), 0);
     fi_freeinfo(named);
