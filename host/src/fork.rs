@@ -48,7 +48,8 @@ extern "C" fn in_child() {
 }
 
 /// A descriptor that a forked child does not have: by its number the child has a file that is nothing to anybody. So the name that
-/// a socket has goes with the process that took it, whatever children it leaves.
+/// a socket has goes with the process that took it, whatever children it leaves. A child lets it go in `fork`, before that returns
+/// there: the parent may have returned earlier.
 #[derive(Debug)]
 pub struct Unshared {
     slot: &'static Slot,

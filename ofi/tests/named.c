@@ -85,7 +85,7 @@ static void again(struct fi_info *named)
 
 int main(void)
 {
-    int ready[2], lives[2], status = 0;
+    int ready[2], lives[2], runs[2], status = 0;
     char text[100], in[8], name[64];
     size_t room = sizeof text, len = sizeof name;
     struct side s, same;
@@ -133,12 +133,16 @@ int main(void)
     IS(fi_enable(same.ep), -FI_EADDRINUSE);
     /* It goes with the endpoint, whatever children the program has forked. */
     IS(pipe(lives), 0);
+    IS(pipe(runs), 0);
     child = fork();
     if (child == 0) {
         close(lives[1]);
+        IS(write(runs[1], "r", 1), 1);
         _exit(read(lives[0], in, 1) != 0);
     }
     close(lives[0]);
+    /* It lets the name go before fork returns there. */
+    IS(read(runs[0], in, 1), 1);
     close_side(&s);
     nobody();
     IS(fi_enable(same.ep), 0);

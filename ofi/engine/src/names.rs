@@ -29,7 +29,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket}
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An address as bytes.
 type Bytes = [u8; Address::BYTES];
@@ -41,6 +41,8 @@ const PATIENCE: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
+/// Within this a name goes that nobody answers for any more.
+const GOES_WITHIN: Duration = Duration::from_secs(1);
 /// How long the thread pauses where the system refuses a connection.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -271,10 +273,12 @@ impl Name {
     /// Another endpoint has the name, or there is no thread to answer.
     pub fn publish(self, address: Bytes) -> Result<Published, NameError> {
         let (socket, place) = self.socket(SocketFlags::empty())?;
-        match bind(&socket, &place) {
-            Err(Errno::ADDRINUSE) => return Err(NameError::Taken { name: self }),
-            bound => bound?,
-        }
+        let until = Instant::now() + GOES_WITHIN;
+        let pause = || {
+            std::thread::park_timeout(Duration::from_millis(1));
+            Instant::now() < until
+        };
+        self.take(&socket, &place, pause)?;
         listen(&socket, BACKLOG)?;
         let socket = Arc::new(Unshared::new(socket));
         let listener = Arc::clone(&socket);
@@ -284,6 +288,27 @@ impl Name {
             thread: Some(thread),
             generation: host::fork::generation(),
         })
+    }
+
+    /// Gives the socket the name. Where somebody has it and does not listen, it is on its way out with a forked child that has not
+    /// run yet; so it is tried again until `pause` says no.
+    fn take(
+        self,
+        socket: &OwnedFd,
+        place: &SocketAddrUnix,
+        mut pause: impl FnMut() -> bool,
+    ) -> Result<(), NameError> {
+        loop {
+            match bind(socket, place) {
+                Err(Errno::ADDRINUSE) => {}
+                bound => return Ok(bound?),
+            }
+            let (other, _) = self.socket(SocketFlags::NONBLOCK)?;
+            let listens = connect(&other, place) != Err(Errno::CONNREFUSED);
+            if listens || !pause() {
+                return Err(NameError::Taken { name: self });
+            }
+        }
     }
 
     fn ask(self) -> Result<Bytes, NameError> {
@@ -311,7 +336,7 @@ impl Name {
     }
 }
 
-/// A name under which others find an endpoint; dropped, it is free.
+/// A name under which others find an endpoint; dropped, it is free, at the latest when a child that was forked before has first run.
 #[derive(Debug)]
 pub struct Published {
     socket: Arc<Unshared>,

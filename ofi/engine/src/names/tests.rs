@@ -54,6 +54,33 @@ fn a_name_is_one_endpoints_until_that_is_gone() {
     assert_eq!(name.ask().unwrap(), [2; 64]);
 }
 
+/// As a child has it that was forked before the endpoint was closed.
+#[test]
+fn a_name_that_nobody_answers_for_any_more_is_waited_for() {
+    let name = source(None, &own_port(4));
+    let (held, place) = name.socket(SocketFlags::empty()).unwrap();
+    bind(&held, &place).unwrap();
+    let (socket, _) = name.socket(SocketFlags::empty()).unwrap();
+    let mut pauses = 0;
+    let until_third = || {
+        pauses += 1;
+        pauses < 3
+    };
+    let kept = name.take(&socket, &place, until_third).unwrap_err();
+    assert!(matches!(kept, NameError::Taken { .. }), "{kept}");
+    assert_eq!(pauses, 3);
+    let mut held = Some(held);
+    let goes = || {
+        held = None;
+        true
+    };
+    name.take(&socket, &place, goes).unwrap();
+    listen(&socket, 1).unwrap();
+    let (another, _) = name.socket(SocketFlags::empty()).unwrap();
+    let answered = name.take(&another, &place, || panic!("somebody answers"));
+    assert!(matches!(answered, Err(NameError::Taken { .. })));
+}
+
 #[test]
 fn who_has_a_name_and_says_nothing_is_not_waited_for_without_end() {
     let name = source(None, &own_port(2));
