@@ -4,6 +4,7 @@
 //! start of the program and the making of the list.
 
 use crate::device::{self, Written};
+use crate::endpoints::{self, Endpoints};
 use crate::tags::{self, Fold, Tagged};
 use crate::turns::{Doing, Over, round_trips};
 use crate::{Before, Joined, Pair};
@@ -20,7 +21,7 @@ use tagged::TagMode;
 pub const DELIVERIES: u64 = 10_000;
 
 /// What is counted, by the names of `instructions.toml`.
-pub const WORKLOADS: [&str; 31] = [
+pub const WORKLOADS: [&str; 33] = [
     "deliver-1",
     "deliver-10",
     "deliver-1000",
@@ -48,6 +49,8 @@ pub const WORKLOADS: [&str; 31] = [
     "tag-round-trip-behind-10",
     "tag-round-trip-behind-1000",
     WINDOW,
+    LIBFABRIC_WINDOW,
+    FETCH_ADD,
     "tag-bits",
     "tag-bits-source",
     "tag-bits-branching",
@@ -70,6 +73,10 @@ pub const GET_HIT: u64 = 550;
 
 /// A tagged message of a window over shared memory.
 const WINDOW: &str = "tag-window-shm";
+/// The same of the libfabric provider's engine.
+const LIBFABRIC_WINDOW: &str = "libfabric-window-shm";
+/// A fetching atomic operation of that engine over shared memory.
+const FETCH_ADD: &str = "libfabric-fetch-add-shm";
 
 /// A put of 8 bytes over verbs, and its ack; counted where there is a device.
 const VERBS: &str = "verbs-put-and-ack";
@@ -101,6 +108,9 @@ pub enum CountError {
     /// There is no pair of endpoints.
     #[error(transparent)]
     Device(#[from] device::DeviceError),
+    /// There are no endpoints of the libfabric provider.
+    #[error(transparent)]
+    Endpoints(#[from] endpoints::PairError),
     /// There is no device.
     #[error("PORTOLAN_TEST_DEVICE names no RDMA device")]
     NoDevice,
@@ -221,6 +231,15 @@ pub fn run(workload: &str, times: u64) -> Result<(), CountError> {
             let tagged = Tagged::new(Over::Memory, TagMode::Full)?;
             let windows = times.div_ceil(tags::WINDOW);
             repeat(workload, windows, || tagged.window())
+        }
+        LIBFABRIC_WINDOW => {
+            let pair = Endpoints::new(8)?;
+            let windows = times.div_ceil(endpoints::WINDOW);
+            repeat(workload, windows, || pair.window())
+        }
+        FETCH_ADD => {
+            let pair = Endpoints::new(8)?;
+            repeat(workload, times, || pair.fetch_add())
         }
         "tag-bits" => folds(workload, times, Fold::Full),
         "tag-bits-source" => folds(workload, times, Fold::Source),

@@ -6,6 +6,7 @@
 
 pub mod count;
 pub mod device;
+pub mod endpoints;
 mod joined;
 pub mod tags;
 pub mod turns;

@@ -1,6 +1,7 @@
 //! Operations do not allocate, once queues and lists are made.
 
 use portals_core::{Header, Incoming, NiFail};
+use portolan_benches::endpoints::Endpoints;
 use portolan_benches::tags::Tagged;
 use portolan_benches::turns::Over;
 use portolan_benches::{Before, Joined, Pair};
@@ -73,6 +74,30 @@ fn operations_do_not_allocate() {
         }
         overflow_turns(over);
     }
+    endpoints();
+}
+
+/// The libfabric provider's engine: messages of frames, of puts and of gets, remote memory, atomic operations.
+fn endpoints() {
+    let none = |work: &dyn Fn() -> bool, what: &str| {
+        let many = |times| (0..times).for_each(|_| assert!(work(), "{what}"));
+        // Tables grow to their size, the last after some two hundred windows.
+        many(400);
+        assert_eq!(allocations(|| many(500)), 0, "libfabric, {what}");
+    };
+    for len in [8, 3000, 100_000] {
+        let pair = Endpoints::new(len).unwrap();
+        none(&|| pair.round_trip(), &format!("messages of {len}"));
+        none(&|| pair.window(), &format!("windows of {len}"));
+        none(
+            &|| pair.unexpected_round_trip(),
+            &format!("unexpected of {len}"),
+        );
+        none(&|| pair.write_and_read(), &format!("write, read of {len}"));
+    }
+    let pair = Endpoints::new(8).unwrap();
+    none(&|| pair.injected_round_trip(), "injected messages");
+    none(&|| pair.fetch_add(), "atomic operations");
 }
 
 /// Overflow buffers that are full after a few messages, and a message that stays while they are posted anew.

@@ -5,13 +5,13 @@
 )]
 //! Atomic operations (`fi_atomic`, `fi_fetch_atomic`, `fi_compare_atomic`).
 
-use crate::abi::{Addr, AtomicAttr, Ioc, Iovec, MsgAtomic, cap, errno};
+use crate::abi::{Addr, AtomicAttr, Ioc, MsgAtomic, cap, errno};
 use crate::call::{Call, Lent};
 use crate::domain::Domain;
 use crate::ep::{EndpointFid, Which, refused};
 use crate::object::object;
 use crate::options::Kind;
-use crate::ptr::{Out, Outcome, entry, entry_int, read};
+use crate::ptr::{Out, Outcome, entry, entry_int, gathered, read};
 use crate::table::Table;
 use ofi_engine::atomic::{Datatype, Form, Operation};
 use ofi_engine::completion::flags;
@@ -58,17 +58,13 @@ impl Elements {
         if count > MOST_PIECES {
             return Err(errno::INVAL);
         }
-        let mut pieces = Vec::with_capacity(count);
-        for index in 0..count {
+        let piece = |index| {
             // SAFETY: there are so many pieces, by the condition above.
             let ioc = unsafe { read(iov.wrapping_add(index)) }.ok_or(errno::INVAL)?;
-            pieces.push(Iovec {
-                base: ioc.addr,
-                len: bytes(ioc.count)?,
-            });
-        }
-        // SAFETY: the condition above; the descriptions are those that were just made.
-        unsafe { Lent::Pieces(pieces.as_ptr(), pieces.len()).buffer() }
+            Ok((ioc.addr.cast_const(), bytes(ioc.count)?))
+        };
+        // SAFETY: the condition above.
+        unsafe { gathered((0..count).map(piece)) }
     }
 }
 

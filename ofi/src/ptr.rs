@@ -179,20 +179,34 @@ pub(crate) unsafe fn buffers(iov: *const Iovec, count: usize) -> Outcome<Buffer>
     if count > MOST_PIECES || (iov.is_null() && count > 0) {
         return Err(errno::INVAL);
     }
-    let mut pieces = Vec::with_capacity(count);
-    for index in 0..count {
+    let piece = |index| {
         // SAFETY: there are `count` pieces, by the condition above.
-        let piece = unsafe { iov.add(index) };
-        // SAFETY: as before.
-        let piece = unsafe { read(piece) }.ok_or(errno::INVAL)?;
-        if piece.base.is_null() && piece.len > 0 {
-            return Err(errno::INVAL);
-        }
-        pieces.push(Segment {
-            addr: piece.base.expose_provenance() as u64,
-            len: piece.len as u64,
-        });
-    }
+        let piece = unsafe { read(iov.wrapping_add(index)) }.ok_or(errno::INVAL)?;
+        Ok((piece.base.cast_const(), piece.len))
+    };
     // SAFETY: the condition above.
-    unsafe { Buffer::new(pieces.into_iter()) }.ok_or(errno::INVAL)
+    unsafe { gathered((0..count).map(piece)) }
+}
+
+/// The memory of pieces, each an address and a length, without a list of them where it is one piece.
+///
+/// # Safety
+/// Each piece is what [`buffer`] asks for.
+pub(crate) unsafe fn gathered(
+    pieces: impl Iterator<Item = Outcome<(*const c_void, usize)>>,
+) -> Outcome<Buffer> {
+    let mut wrong = None;
+    let segments = pieces.map_while(|piece| match piece {
+        Ok((base, len)) if !base.is_null() || len == 0 => Some(Segment {
+            addr: base.expose_provenance() as u64,
+            len: len as u64,
+        }),
+        other => {
+            wrong = Some(other.err().unwrap_or(errno::INVAL));
+            None
+        }
+    });
+    // SAFETY: the condition above.
+    let gathered = unsafe { Buffer::new(segments) };
+    wrong.map_or(gathered.ok_or(errno::INVAL), Err)
 }

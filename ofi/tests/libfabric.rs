@@ -186,6 +186,11 @@ fn what_was_injected_arrives_though_its_sender_closes_at_once() {
 }
 
 #[test]
+fn no_operation_allocates() {
+    run_c("allocations", "no operation allocates", &[], &[]);
+}
+
+#[test]
 fn what_newer_libfabrics_call_is_there() {
     run_c("newer", "all that is newer is right", &[], &[]);
 }

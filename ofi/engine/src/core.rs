@@ -10,6 +10,7 @@ use crate::memory::Buffer;
 use crate::peers::{Acquaintance, Load, Outgoing, Peers};
 use crate::remote::Access;
 use crate::rendezvous::Shown;
+use crate::spare::Spare;
 use crate::wire::{Kind, Said, TAKES_FRAMES, note};
 use portals_shim::{
     AckRequest, ClockKind, EqHandle, Error, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
@@ -152,6 +153,7 @@ pub(crate) struct Core {
     /// Of messages without a tag, and of those with one.
     pub(crate) lists: [Lists; 2],
     pub(crate) pending: HashMap<u64, Pending>,
+    pub(crate) spare: Spare,
     last: u64,
     /// Operations and answers that wait for peers.
     pub(crate) queued: usize,
@@ -223,6 +225,7 @@ impl Core {
             peers: Peers::default(),
             lists: Default::default(),
             pending: HashMap::new(),
+            spare: Spare::default(),
             last: 0,
             queued: 0,
             answers: 0,
@@ -259,7 +262,7 @@ impl Core {
         }
         self.answers += usize::from(what.is_answer());
         self.queued += 1;
-        peer.queue.push(what.keep());
+        peer.queue.push(what.keep(&mut self.spare));
         if peer.queue.overflows() {
             self.expel(at, "it grants no credits for answers that it has asked for");
             return Ok(());
@@ -408,7 +411,9 @@ impl Core {
                         tag,
                         acked,
                     };
-                    self.tell((at, slot), (&load, acked), (kind, tag, data), used)
+                    let sent = self.tell((at, slot), (&load, acked), (kind, tag, data), used);
+                    self.has_left(load);
+                    sent
                 } else {
                     self.announce((at, slot), kind, (tag, data), load, op)
                 }
@@ -476,7 +481,17 @@ impl Core {
     ) -> Result<(), Error> {
         let slot = self.slots.take().ok_or(Error::NoSpace)?;
         let load = Load::Copied(bytes);
-        self.tell((at, slot), (&load, false), (kind, number, data), used)
+        let sent = self.tell((at, slot), (&load, false), (kind, number, data), used);
+        self.has_left(load);
+        sent
+    }
+
+    /// Of a message nothing is sent any more from where it was.
+    #[inline]
+    pub(crate) fn has_left(&mut self, load: Load) {
+        if let Load::Copied(bytes) = load {
+            self.spare.give_back(bytes);
+        }
     }
 
     /// Copies a short message into its slot.

@@ -316,13 +316,15 @@ impl Endpoint {
             form,
             len: len as u32,
         };
-        let mut bytes = request.encode().to_vec();
+        let mut core = self.core();
+        let mut bytes = core.spare.take();
+        bytes.extend_from_slice(&request.encode());
         match reads {
             true => bytes.resize(bytes.len() + len as usize, 0),
-            false => bytes.extend(operand.bytes()),
+            false => operand.append_to(&mut bytes),
         }
         if let Some(compare) = &call.compare {
-            bytes.extend(compare.bytes());
+            compare.append_to(&mut bytes);
         }
         let what = Outgoing::Atomic {
             bytes,
@@ -330,7 +332,7 @@ impl Endpoint {
             len,
             op,
         };
-        self.core().submit(to, what)
+        core.submit(to, what)
     }
 
     /// Lets peers reach memory under a key, until it is deregistered; until then the buffer's promise holds.

@@ -217,6 +217,6 @@ impl Core {
         let bytes = std::mem::take(&mut self.frames.room);
         let mut landed = Landed::framed(said, from, bits, bytes);
         self.in_turn(at, &mut landed);
-        self.frames.room = landed.into_frame();
+        self.frames.room = landed.into_bytes();
     }
 }

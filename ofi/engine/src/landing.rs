@@ -2,6 +2,7 @@
 
 use crate::frames::HEAD;
 use crate::memory::Buffer;
+use crate::spare::Spare;
 use crate::wire::{Envelope, Said};
 use portals_shim::{
     Brief, EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
@@ -112,12 +113,12 @@ impl Landed {
         }
     }
 
-    /// The frame that it came as.
+    /// The frame that it came as, or the copy.
     #[inline]
-    pub(crate) fn into_frame(self) -> Vec<u8> {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         match self.bytes {
-            Bytes::Landed(..) | Bytes::Copied(_) => Vec::new(),
-            Bytes::Framed(frame) => frame,
+            Bytes::Landed(..) => Vec::new(),
+            Bytes::Copied(bytes) | Bytes::Framed(bytes) => bytes,
         }
     }
 }
@@ -170,11 +171,12 @@ impl Landing {
     }
 
     /// The bytes of a message.
-    pub(crate) fn bytes(&self, message: &mut Landed) -> Vec<u8> {
+    pub(crate) fn bytes(&self, message: &mut Landed, spare: &mut Spare) -> Vec<u8> {
         if let Bytes::Copied(bytes) = &mut message.bytes {
             return std::mem::take(bytes);
         }
-        let mut bytes = vec![0; message.len as usize];
+        let mut bytes = spare.take();
+        bytes.resize(message.len as usize, 0);
         if !self.read(message, &mut bytes) {
             tracing::error!("a message outside its buffer");
             bytes.clear();
@@ -214,8 +216,8 @@ impl Landing {
     }
 
     /// Takes the bytes of a message out of its buffer, which will be used again before the message is handled.
-    pub(crate) fn take_out(&self, message: &mut Landed) -> Landed {
-        let bytes = self.bytes(message);
+    pub(crate) fn take_out(&self, message: &mut Landed, spare: &mut Spare) -> Landed {
+        let bytes = self.bytes(message, spare);
         let Landed {
             said,
             from,

@@ -23,6 +23,7 @@
 //! | `notes.rs` | what a program is told of peers' writes, and what happens while it does not look |
 //! | `completion.rs`, `addresses.rs` | completion queues and counters; numbers of peers |
 //! | `wait.rs`, `endpoint/watch.rs` | how a program sleeps until there is a completion; who makes progress meanwhile |
+//! | `spare.rs` | bytes that are used again |
 //! | `memory.rs` | the program's memory: all unsafe code |
 //!
 //! # Invariants
@@ -56,6 +57,7 @@ mod peers;
 mod queue;
 mod remote;
 mod rendezvous;
+mod spare;
 pub mod wait;
 mod wire;
 

@@ -49,6 +49,23 @@ impl Buffer {
         }
     }
 
+    /// Memory that nobody else has, and that stays: safe.
+    ///
+    /// ```
+    /// use ofi_engine::memory::Buffer;
+    ///
+    /// let buffer = Buffer::of_leaked(Box::leak(vec![0; 8].into()));
+    /// assert_eq!(buffer.len(), 8);
+    /// ```
+    pub fn of_leaked(bytes: &'static mut [u8]) -> Self {
+        let piece = Segment {
+            addr: bytes.as_mut_ptr().expose_provenance() as u64,
+            len: bytes.len() as u64,
+        };
+        // SAFETY: the borrow is exclusive and never ends, so that every byte stays mapped and is reached by this value alone.
+        unsafe { Self::of_piece(piece) }
+    }
+
     /// Bytes of a region that outlives the operation, for tests.
     #[cfg(test)]
     pub(crate) fn of_region(region: &Region, offset: usize, len: usize) -> Self {
@@ -243,14 +260,20 @@ impl Buffer {
         }
     }
 
-    /// A copy of the bytes.
-    pub fn bytes(&self) -> Vec<u8> {
-        let mut all = Vec::with_capacity(self.len as usize);
+    /// Copies the bytes behind others.
+    pub fn append_to(&self, all: &mut Vec<u8>) {
+        all.reserve(self.len as usize);
         for piece in &self.pieces {
             let from = std::ptr::with_exposed_provenance::<u8>(piece.addr as usize);
             // SAFETY: as in `load`.
             all.extend_from_slice(unsafe { std::slice::from_raw_parts(from, piece.len as usize) });
         }
+    }
+
+    /// A copy of the bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut all = Vec::new();
+        self.append_to(&mut all);
         all
     }
 }

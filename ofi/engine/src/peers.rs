@@ -11,6 +11,7 @@ use crate::memory::Buffer;
 use crate::notes::Notes;
 use crate::order::Order;
 use crate::queue::Queue;
+use crate::spare::Spare;
 use crate::wire::{Kind, Said};
 use portals_shim::{Link, ProcessId};
 use std::collections::HashMap;
@@ -75,9 +76,13 @@ impl Load {
     }
 
     /// What stays when the call that sends it has returned.
-    pub(crate) fn keep(self) -> Self {
+    pub(crate) fn keep(self, spare: &mut Spare) -> Self {
         match self {
-            Self::Injected(buffer) => Self::Copied(buffer.bytes()),
+            Self::Injected(buffer) => {
+                let mut bytes = spare.take();
+                buffer.append_to(&mut bytes);
+                Self::Copied(bytes)
+            }
             other => other,
         }
     }
@@ -170,7 +175,7 @@ impl Outgoing {
     }
 
     /// What stays when the call that sends it has returned.
-    pub(crate) fn keep(self) -> Self {
+    pub(crate) fn keep(self, spare: &mut Spare) -> Self {
         match self {
             Self::Message {
                 tagged,
@@ -182,12 +187,12 @@ impl Outgoing {
                 tagged,
                 tag,
                 data,
-                load: load.keep(),
+                load: load.keep(spare),
                 op,
             },
             Self::Write { to, load, data, op } => Self::Write {
                 to,
-                load: load.keep(),
+                load: load.keep(spare),
                 data,
                 op,
             },

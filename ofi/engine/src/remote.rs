@@ -120,7 +120,9 @@ impl Core {
         if len <= EAGER as u64 && !self.slots.is_empty() {
             let slot = self.slots.take().ok_or(Error::NoSpace)?;
             let used = Use::Write { op, len, told };
-            self.put((at, slot), (&load, true), there, 0, used)?;
+            let sent = self.put((at, slot), (&load, true), there, 0, used);
+            self.has_left(load);
+            sent?;
             self.remote += 1;
             return Ok(());
         }
@@ -191,14 +193,24 @@ impl Core {
 
     /// A peer asks for an atomic operation on registered memory: makes it, and says what was there before.
     pub(crate) fn make_atomic(&mut self, at: usize, number: u64, bytes: &[u8]) {
-        let made = self.atomic(bytes);
+        let (mut before, mut after) = (self.spare.take(), self.spare.take());
+        let made = self.atomic(bytes, &mut before, &mut after);
+        self.spare.give_back(after);
+        let made = match made {
+            Some(()) => Some(before),
+            None => {
+                self.spare.give_back(before);
+                None
+            }
+        };
         let id = self.peers.get(at).id;
         if let Err(error) = self.submit(id, Outgoing::AtomicDone(number, made)) {
             tracing::error!(%error, "an atomic operation is not answered");
         }
     }
 
-    fn atomic(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+    /// Makes it, and leaves in `before` what its initiator is told was there.
+    fn atomic(&self, bytes: &[u8], before: &mut Vec<u8>, after: &mut Vec<u8>) -> Option<()> {
         let (request, operand, compare) = Request::decode(bytes)?;
         let registered = self.memory.get(&request.key)?;
         let (reads, writes) = (
@@ -215,18 +227,21 @@ impl Core {
         let compare = if compare.is_empty() { operand } else { compare };
         let turn = atomic::TURN.get().lock();
         let _turn = turn.unwrap_or_else(PoisonError::into_inner);
-        let before = place.bytes();
-        let mut after = before.clone();
-        atomic::apply(request.datatype, request.op, &mut after, operand, compare)?;
+        place.append_to(before);
+        after.extend_from_slice(before);
+        atomic::apply(request.datatype, request.op, after, operand, compare)?;
         if writes {
-            place.store_bytes(&after);
+            place.store_bytes(after);
+        }
+        if !reads {
+            before.clear();
         }
         let effect = Effect {
             fetches: reads,
             modifies: writes,
         };
         self.count_access(request.key, effect);
-        Some(if reads { before } else { Vec::new() })
+        Some(())
     }
 
     /// A peer has made an atomic operation, or says that it could not.
