@@ -72,7 +72,7 @@ impl Peers {
     fn remove(&self, number: u64) {
         if let Some(address) = self.addresses.remove(number) {
             for endpoint in self.endpoints() {
-                endpoint.disconnect(address.id());
+                endpoint.remove(address.id());
             }
         }
     }

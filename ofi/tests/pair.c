@@ -1,4 +1,5 @@
-/* Two endpoints of a program: messages of all lengths keep their order, and the one that closes ends what the other awaits of it. */
+/* Two endpoints of a program: messages of all lengths keep their order, a peer that is removed from an address vector and inserted again
+   loses nothing, and the one that closes ends what the other awaits of it. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,53 @@ static void keep_their_order(int ahead)
     }
 }
 
+/* The context of a side's next completion, while both make progress. */
+static void *next(struct side *side)
+{
+    struct fi_cq_tagged_entry entry;
+    ssize_t got;
+    while ((got = fi_cq_read(side->cq, &entry, 1)) == -FI_EAGAIN)
+        (void)fi_cq_read(sides[side == &sides[0]].cq, NULL, 0);
+    IS(got, 1);
+    return entry.op_context;
+}
+
+/* A program removes a peer whenever it has what it wants, and inserts it again when it wants more: no operation fails by that, whether it
+   is a new one or the peer's. */
+static void come_and_go(void)
+{
+    struct side *asks = &sides[0], *answers = &sides[1];
+    struct fi_cq_tagged_entry entry;
+    char name[64];
+    size_t len = sizeof name;
+    IS(fi_getname(&answers->ep->fid, name, &len), 0);
+    memset(out[0], 7, sizeof out);
+    for (uint64_t i = 0; i < 20; i++) {
+        char *question = in[0], *answer = in[1];
+        memset(in, 0, sizeof in);
+        /* The first is awaited before its sender comes back. */
+        IS(fi_trecv(answers->ep, question, 1, NULL, other[1], i, 0, question), 0);
+        IS(fi_cq_read(answers->cq, &entry, 1), -FI_EAGAIN);
+        IS(fi_av_remove(asks->av, &other[0], 1, 0), 0);
+        IS(fi_cq_read(answers->cq, &entry, 1), -FI_EAGAIN);
+        IS(fi_av_insert(asks->av, name, 1, &other[0], 0, NULL), 1);
+        IS(fi_trecv(asks->ep, answer, sizeof in - MOST, NULL, other[0], i, 0, answer), 0);
+        IS(fi_tsend(asks->ep, "q", 1, NULL, other[0], i, asks), 0);
+        IS(next(asks) == asks, 1);
+        IS(next(answers) == question, 1);
+        /* Short ones and long ones. */
+        size_t bytes = i % 2 ? 1 : sizeof in - MOST;
+        IS(fi_tsend(answers->ep, out, bytes, NULL, other[1], i, answers), 0);
+        IS(next(asks) == answer, 1);
+        IS(memcmp(answer, out, bytes), 0);
+        /* The sender does not know yet that its message has arrived. */
+        IS(fi_av_remove(asks->av, &other[0], 1, 0), 0);
+        IS(fi_cq_read(asks->cq, &entry, 1), -FI_EAGAIN);
+        IS(next(answers) == answers, 1);
+        IS(fi_av_insert(asks->av, name, 1, &other[0], 0, NULL), 1);
+    }
+}
+
 int main(void)
 {
     open_domain(FI_TAGGED | FI_MSG | FI_DIRECTED_RECV);
@@ -75,6 +123,7 @@ int main(void)
     keep_their_order(3);
     keep_their_order(0);
     keep_their_order(-20);
+    come_and_go();
 
     struct fi_cq_tagged_entry entry;
     struct fi_cq_err_entry failed = {0};

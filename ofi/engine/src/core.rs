@@ -9,6 +9,7 @@ use crate::matching::Lists;
 use crate::memory::Buffer;
 use crate::peers::{Acquaintance, Load, Outgoing, Peers};
 use crate::remote::Access;
+use crate::removed::Removed;
 use crate::rendezvous::Shown;
 use crate::spare::Spare;
 use crate::wire::{Kind, Said, TAKES_FRAMES, note};
@@ -150,6 +151,8 @@ pub(crate) struct Core {
     pub(crate) reporter: Reporter,
     pub(crate) frames: Frames,
     pub(crate) peers: Peers,
+    /// Peers that are in no address vector any more.
+    pub(crate) removed: Removed,
     /// Of messages without a tag, and of those with one.
     pub(crate) lists: [Lists; 2],
     pub(crate) pending: HashMap<u64, Pending>,
@@ -223,6 +226,7 @@ impl Core {
             control,
             reporter: Reporter::default(),
             peers: Peers::default(),
+            removed: Removed::default(),
             lists: Default::default(),
             pending: HashMap::new(),
             spare: Spare::default(),
@@ -592,10 +596,22 @@ impl Core {
 
     /// The fabric has given a peer up.
     pub(crate) fn gone(&mut self, id: ProcessId) {
+        self.removed.lost(id);
         if let Some(at) = self.peers.find(id) {
             self.unlink(at);
         }
         self.lose(id);
+    }
+
+    /// Peers that were removed and have ended; the fabric may forget them.
+    pub(crate) fn ended(&mut self) -> Vec<ProcessId> {
+        let peers = &mut self.peers;
+        // One that the fabric gave up may have come back.
+        let is_back = |id| {
+            let at = peers.find(id);
+            at.is_some_and(|at| peers.get(at).state != Acquaintance::New)
+        };
+        self.removed.ended(is_back)
     }
 
     /// A peer is gone: what waits for it fails.

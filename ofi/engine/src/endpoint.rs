@@ -128,12 +128,29 @@ impl Endpoint {
     /// # Errors
     /// It cannot be reached from here.
     pub fn connect(&self, address: &Address) -> Result<ProcessId, AddressError> {
-        self.portals.connect(&address.to_bytes())
+        // One that was removed and has ended begins anew.
+        self.disconnect_those(|core| core.ended());
+        let id = self.portals.connect(&address.to_bytes())?;
+        self.core().removed.take_back(id);
+        Ok(id)
     }
 
-    /// Forgets a peer.
-    pub fn disconnect(&self, id: ProcessId) {
-        self.portals.disconnect(id);
+    /// A peer is removed from the address vector. That is no end of its connection: it may go on sending, as peers do that
+    /// were never inserted, and its operations that are under way end as they would have.
+    pub fn remove(&self, id: ProcessId) {
+        self.disconnect_those(|core| {
+            let mut left: Vec<_> = core.removed.add(id).into_iter().collect();
+            left.extend(core.ended());
+            left
+        });
+    }
+
+    fn disconnect_those(&self, of: impl FnOnce(&mut Core) -> Vec<ProcessId>) {
+        // The fabric tells of it by events, which need the core.
+        let left = of(&mut self.core());
+        for id in left {
+            self.portals.disconnect(id);
+        }
     }
 
     /// Operations of this endpoint may tell these of their ends from now on, until it closes.

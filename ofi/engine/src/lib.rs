@@ -13,6 +13,7 @@
 //! | `core.rs` | what is sent, and what waits |
 //! | `arrivals.rs` | what arrives, and who gets it |
 //! | `peers.rs`, `queue.rs` | how much a peer may be sent, and what waits for that |
+//! | `removed.rs` | how long a peer is kept that was removed from an address vector |
 //! | `order.rs` | which of a peer's messages is handled next |
 //! | `landing.rs` | where messages land, and where short ones are sent from |
 //! | `frames.rs` | short messages past Portals, between endpoints that share memory |
@@ -56,6 +57,7 @@ mod order;
 mod peers;
 mod queue;
 mod remote;
+mod removed;
 mod rendezvous;
 mod spare;
 pub mod wait;

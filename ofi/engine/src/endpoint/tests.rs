@@ -4,6 +4,7 @@ mod accesses;
 mod bounds;
 mod frames;
 mod losses;
+mod removals;
 mod rendezvous;
 mod waits;
 
