@@ -251,12 +251,13 @@ impl Endpoint {
     /// Takes back the receive with this context, which ends as cancelled. Returns whether it waited.
     pub fn cancel(&self, context: usize) -> bool {
         let mut core = self.core();
-        core.progress(Wait::No);
+        // Before the look at what has come: programs wait for `FI_ECANCELED`, unless they have been told of another end.
         let found = core.lists.iter_mut().find_map(|list| list.cancel(context));
         if let Some(receive) = &found {
             core.reporter
                 .failed(&receive.op, Failure::Canceled, &receive.end(), 0);
         }
+        core.progress(Wait::No);
         found.is_some()
     }
 

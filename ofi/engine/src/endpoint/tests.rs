@@ -658,3 +658,22 @@ fn a_receive_from_a_peer_that_closes_fails_and_one_from_anybody_waits() {
         assert!(stays.endpoint.cancel(56));
     }
 }
+
+#[test]
+fn a_receive_that_is_taken_back_before_anybody_has_looked_ends_so_and_its_message_stays() {
+    let [a, b] = pair();
+    let (from, into) = (filled(8, 1), Region::new(8).unwrap());
+    a.send(1, 1, &from, 8);
+    next(&[&a, &b]).unwrap();
+    waits_unexpected(&a, &b, 1);
+    // It lies in memory that both share, if they do.
+    b.receive(exactly(Some(b.peers[0]), 2), &into, 8, 55);
+    a.send(1, 2, &from, 8);
+    next(&[&a]).unwrap();
+    assert!(b.endpoint.cancel(55));
+    let failed = next(&[&b]).unwrap_err();
+    assert_eq!((failed.entry.context, failed.why), (55, Failure::Canceled));
+    b.receive(exactly(Some(b.peers[0]), 2), &into, 8, 56);
+    assert_eq!(next(&[&b, &a]).unwrap().0.context, 56);
+    has(&into, 8, 1);
+}
