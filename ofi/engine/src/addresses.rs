@@ -2,15 +2,19 @@
 
 use portals_shim::ProcessId;
 use portals_shim::endpoint::{Address, AddressError};
-use std::collections::HashMap;
+use smallvec::SmallVec;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
 struct State {
     all: Vec<Option<Address>>,
-    /// By process: the first of its numbers.
-    numbers: HashMap<ProcessId, u64>,
+    /// Numbers that mean nobody any more, each of which is given again, the smallest first.
+    free: BTreeSet<usize>,
+    /// By process: its numbers, in the order in which it got them.
+    numbers: HashMap<ProcessId, SmallVec<[u64; 2]>>,
 }
 
 /// A process in 64 bits. [`ProcessId::ANY`] is none.
@@ -49,19 +53,30 @@ impl Addresses {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Inserts an address; one that is there already gets another number, and messages of that peer keep the first.
+    /// Inserts an address; one that is there already gets another number, and messages of that peer keep the first. The number is the
+    /// next one, or one that was removed: what a program inserts and removes again and again takes no more room.
     ///
     /// # Errors
     /// The bytes are no address.
     pub fn insert(&self, bytes: &[u8]) -> Result<(u64, Address), AddressError> {
         let address = Address::from_bytes(bytes)?;
         let mut state = self.state();
-        let number = state.all.len() as u64;
-        state.all.push(Some(address));
-        state.numbers.entry(address.id()).or_insert(number);
-        // The lock makes the two lists grow alike.
-        self.processes
-            .push(AtomicU64::new(pack(Some(address.id()))));
+        let process = pack(Some(address.id()));
+        let again = state.free.pop_first();
+        let at = again.unwrap_or(state.all.len());
+        match (again, self.processes.get(at)) {
+            (Some(_), Some(word)) => {
+                state.all[at] = Some(address);
+                word.store(process, Ordering::Release);
+            }
+            _ => {
+                // The lock makes the two lists grow alike.
+                state.all.push(Some(address));
+                self.processes.push(AtomicU64::new(process));
+            }
+        }
+        let number = at as u64;
+        state.numbers.entry(address.id()).or_default().push(number);
         Ok((number, address))
     }
 
@@ -71,19 +86,17 @@ impl Addresses {
         let mut state = self.state();
         let removed = state.all.get_mut(at)?.take()?;
         self.processes.get(at)?.store(pack(None), Ordering::Release);
-        let other = state.all.iter().position(|a| *a == Some(removed));
-        let gone = match other {
-            Some(other) => {
-                state.numbers.insert(removed.id(), other as u64);
-                None
+        state.free.insert(at);
+        let mut is_last = true;
+        if let Entry::Occupied(mut entry) = state.numbers.entry(removed.id()) {
+            entry.get_mut().retain(|other| *other != number);
+            is_last = entry.get().is_empty();
+            if is_last {
+                entry.remove();
             }
-            None => {
-                state.numbers.remove(&removed.id());
-                Some(removed)
-            }
-        };
+        }
         self.removals.fetch_add(1, Ordering::Release);
-        gone
+        is_last.then_some(removed)
     }
 
     /// The process of a number.
@@ -99,7 +112,7 @@ impl Addresses {
 
     /// The number of a process.
     pub fn number(&self, id: ProcessId) -> Option<u64> {
-        self.state().numbers.get(&id).copied()
+        self.state().numbers.get(&id)?.first().copied()
     }
 
     /// The same for who has asked before, which takes a lock only for another process or after a removal.
@@ -150,6 +163,31 @@ mod tests {
         assert_eq!((book.process(0), book.process(9)), (None, None));
         assert!(book.insert(b"short").is_err());
         assert_eq!(book.all(), [address(6)]);
+    }
+
+    #[test]
+    fn what_comes_and_goes_takes_no_more_numbers() {
+        let book = Addresses::default();
+        let id = |nid| ProcessId::new(nid, 1);
+        book.insert(&address(1).to_bytes()).unwrap();
+        for nid in 2..1000 {
+            let (number, _) = book.insert(&address(nid).to_bytes()).unwrap();
+            assert_eq!((number, book.process(1)), (1, Some(id(nid))));
+            assert_eq!(book.number(id(nid)), Some(1));
+            assert_eq!(book.remove(number), Some(address(nid)));
+            assert_eq!(book.remove(number), None);
+            assert_eq!((book.number(id(nid)), book.process(1)), (None, None));
+        }
+        for number in [0, 3, 2, 1] {
+            book.remove(number);
+        }
+        let [first, second, third] =
+            [7, 8, 7].map(|nid| book.insert(&address(nid).to_bytes()).unwrap().0);
+        assert_eq!((first, second, third), (0, 1, 2));
+        // The first of the numbers is the one that a peer got first, and not the smallest.
+        book.remove(first);
+        assert_eq!(book.insert(&address(7).to_bytes()).unwrap().0, 0);
+        assert_eq!(book.number(id(7)), Some(2));
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Core {
         let Some(said) = Said::decode(event.hdr_data) else {
             return tracing::warn!("a message that no engine sends");
         };
-        let at = self.peers.number(event.initiator);
+        let at = self.number(event.initiator);
         if said.kind.begins() {
             return self.begin(at, said, false);
         }

@@ -151,6 +151,8 @@ pub(crate) struct Core {
     pub(crate) reporter: Reporter,
     pub(crate) frames: Frames,
     pub(crate) peers: Peers,
+    /// The numbers of peers that have ended, until others have them.
+    pub(crate) departed: Vec<usize>,
     /// Peers that are in no address vector any more.
     pub(crate) removed: Removed,
     /// Of messages without a tag, and of those with one.
@@ -226,6 +228,7 @@ impl Core {
             control,
             reporter: Reporter::default(),
             peers: Peers::default(),
+            departed: Vec::new(),
             removed: Removed::default(),
             lists: Default::default(),
             pending: HashMap::new(),
@@ -254,7 +257,7 @@ impl Core {
 
     /// Sends now what can be sent now, and the rest later, in order.
     pub(crate) fn submit(&mut self, to: ProcessId, what: Outgoing) -> Result<(), Refused> {
-        let at = self.peers.number(to);
+        let at = self.number(to);
         let room = self.has_room(&what);
         let peer = self.peers.get(at);
         if room && peer.queue.lets_pass(&what) && peer.may_send(&what) {
@@ -597,10 +600,14 @@ impl Core {
     /// The fabric has given a peer up.
     pub(crate) fn gone(&mut self, id: ProcessId) {
         self.removed.lost(id);
-        if let Some(at) = self.peers.find(id) {
+        let known = self.peers.find(id);
+        if let Some(at) = known {
             self.unlink(at);
         }
         self.lose(id);
+        if let Some(at) = known {
+            self.departs(at);
+        }
     }
 
     /// Peers that were removed and have ended; the fabric may forget them.

@@ -128,7 +128,7 @@ impl Core {
         if !self.fits_frame(len, op.delivered || op.matched) {
             return false;
         }
-        let at = self.peers.number(to);
+        let at = self.number(to);
         let peer = self.peers.get(at);
         let Some(link) = peer
             .link

@@ -13,6 +13,7 @@
 //! | `core.rs` | what is sent, and what waits |
 //! | `arrivals.rs` | what arrives, and who gets it |
 //! | `peers.rs`, `queue.rs` | how much a peer may be sent, and what waits for that |
+//! | `departed.rs` | who takes the place of a peer that has ended |
 //! | `removed.rs` | how long a peer is kept that was removed from an address vector |
 //! | `order.rs` | which of a peer's messages is handled next |
 //! | `landing.rs` | where messages land, and where short ones are sent from |
@@ -46,6 +47,7 @@ pub mod atomic;
 mod capacity;
 pub mod completion;
 mod core;
+mod departed;
 mod endpoint;
 mod frames;
 mod landing;

@@ -14,7 +14,7 @@ use crate::queue::Queue;
 use crate::spare::Spare;
 use crate::wire::{Kind, Said};
 use portals_shim::{Link, ProcessId};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// What is kept of a peer's messages that nobody has asked for.
 ///
@@ -265,6 +265,25 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    fn new(id: ProcessId, window: u32) -> Self {
+        Self {
+            id,
+            state: Acquaintance::New,
+            credits: 0,
+            owed: 0,
+            window,
+            envelopes: false,
+            told: false,
+            backlog: Backlog::default(),
+            notes: Notes::default(),
+            order: Order::default(),
+            queue: Queue::default(),
+            link: None,
+            reads: false,
+            departures: 0,
+        }
+    }
+
     /// Grants it its whole window, so that it is owed nothing.
     pub(crate) fn grant(&mut self) -> u32 {
         self.owed = 0;
@@ -315,6 +334,8 @@ impl Peer {
 pub(crate) struct Peers {
     all: Vec<Peer>,
     index: HashMap<ProcessId, usize>,
+    /// Numbers that another peer may have, the smallest first: these are granted most.
+    free: BTreeSet<usize>,
     latest: usize,
 }
 
@@ -345,32 +366,33 @@ impl Peers {
         if let Some(at) = self.find(id) {
             return at;
         }
-        let at = self.all.len();
+        let at = self.free.pop_first().unwrap_or(self.all.len());
         // Many peers share what messages land in.
         let window = match at {
             0..16 => 64,
             16..128 => 16,
             _ => 4,
         };
-        self.all.push(Peer {
-            id,
-            state: Acquaintance::New,
-            credits: 0,
-            owed: 0,
-            window,
-            envelopes: false,
-            told: false,
-            backlog: Backlog::default(),
-            notes: Notes::default(),
-            order: Order::default(),
-            queue: Queue::default(),
-            link: None,
-            reads: false,
-            departures: 0,
-        });
+        let peer = Peer::new(id, window);
+        match self.all.get_mut(at) {
+            Some(place) => *place = peer,
+            None => self.all.push(peer),
+        }
         self.index.insert(id, at);
         self.latest = at;
         at
+    }
+
+    /// The peer of a number has ended, and nothing names it: the next one has its number, and what messages land in.
+    pub(crate) fn vacate(&mut self, at: usize) {
+        let Some(peer) = self.all.get_mut(at) else {
+            return;
+        };
+        if self.index.remove(&peer.id).is_some() {
+            *peer = Peer::new(ProcessId::ANY, peer.window);
+            self.free.insert(at);
+            self.latest = usize::MAX;
+        }
     }
 
     /// Messages that all may send at once.
@@ -396,6 +418,28 @@ mod tests {
             (peers.len(), peers.granted()),
             (200, 16 * 64 + 112 * 16 + 72 * 4)
         );
+    }
+
+    #[test]
+    fn who_comes_after_others_have_ended_has_their_numbers_and_windows() {
+        let mut peers = Peers::default();
+        let id = |nid| ProcessId::new(nid, 1);
+        for nid in 1..=20 {
+            peers.number(id(nid));
+        }
+        let granted = peers.granted();
+        for at in [17, 3, 3] {
+            peers.get(at).backlog.bytes = 9;
+            peers.vacate(at);
+        }
+        assert_eq!(
+            (peers.find(id(4)), peers.find(ProcessId::ANY)),
+            (None, None)
+        );
+        assert_eq!([30, 31, 32].map(|nid| peers.number(id(nid))), [3, 17, 20]);
+        assert_eq!(peers.granted(), granted + 16);
+        assert_eq!(peers.get(3).backlog, Backlog::default());
+        assert_eq!((peers.get(3).window, peers.get(17).window), (64, 16));
     }
 
     #[test]

@@ -224,3 +224,31 @@ fn what_own_memory_ends_does_not_blame_the_peer() {
     let arrived = arrived.take(2).find(|entry| entry.context == 3);
     assert_eq!(arrived.map(|entry| entry.tag), Some(5));
 }
+
+/// A server whose clients come and go: what it has for peers is that of those who are there at once.
+#[test]
+fn who_comes_takes_the_place_of_who_has_ended() {
+    let server = sides(1).pop().unwrap();
+    let known = Address::from_bytes(&server.endpoint.address()).unwrap();
+    let (from, into) = (filled(8, 1), Region::new(8).unwrap());
+    for _ in 0..10 {
+        let mut client = sides(1).pop().unwrap();
+        client.peers.push(client.endpoint.connect(&known).unwrap());
+        for _ in 0..2 {
+            server.receive(exactly(None, 5), &into, 8, 7);
+            client.send(1, 5, &from, 8);
+            assert_eq!(next(&[&server, &client]).unwrap().0.context, 7);
+            next(&[&client, &server]).unwrap();
+        }
+        drop(client);
+        let begun = Instant::now();
+        while server.endpoint.core().departed.is_empty() {
+            assert!(begun.elapsed() < LIMIT, "nobody has ended");
+            server.endpoint.progress(Duration::ZERO);
+        }
+    }
+    // The next one finds the place of the last one still taken.
+    let core = server.endpoint.core();
+    assert!(core.peers.len() <= 2, "{}", core.peers.len());
+    assert_eq!(core.peers.granted(), 64 * core.peers.len() as u64);
+}
