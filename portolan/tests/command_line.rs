@@ -242,6 +242,35 @@ fn tags_and_cores_are_refused_by_name_where_ranks_are_elsewhere() {
     }
 }
 
+/// A filter of system calls that refuses to tell whether a file may be executed need not refuse to execute it.
+#[test]
+fn programs_run_where_the_system_does_not_tell_whether_they_may() {
+    let Some(deny) = deny::Deny::compile() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    std::fs::write(&data, "no program").unwrap();
+    let calls = match cfg!(target_arch = "x86_64") {
+        true => "access,faccessat",
+        false => "faccessat",
+    };
+    for error in ["EACCES", "ENOSYS", "EPERM"] {
+        let filtered = |program: &str| {
+            let mut command = deny.command(error, calls);
+            command.args([PORTOLAN, "run", "-n", "1", "--", program]);
+            command.output().unwrap()
+        };
+        let ran = filtered("true");
+        assert_eq!(ran.status.code(), Some(0), "{error}: {}", text(&ran.stderr));
+        // A file that nobody may execute is none, whatever is refused.
+        let refused = filtered(data.to_str().unwrap());
+        let errors = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{error}: {errors}");
+        assert!(errors.contains("`chmod +x "), "{error}: {errors}");
+    }
+}
+
 #[test]
 fn first_mistakes_are_answered_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();

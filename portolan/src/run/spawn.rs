@@ -4,14 +4,15 @@ use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use portals_shim::nal::seastar::EXECUTABLE_VARIABLE;
-use rustix::fs::{Access, access};
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::CpuSet;
 
@@ -74,8 +75,8 @@ pub(crate) fn no_program(program: &OsStr) -> String {
     let mut places = std::iter::once(given.to_owned()).chain(in_path.filter(|_| bare));
     match places.find(|place| place.is_file()) {
         Some(file) => {
-            let file = file.display();
-            format!("{file} cannot be executed: permission denied; `chmod +x {file}` allows it")
+            let why = cannot_execute(&file).unwrap_or_else(|| "permission denied".to_owned());
+            format!("{} cannot be executed: {why}", file.display())
         }
         None if given.is_dir() && !bare => {
             let folder = given.display();
@@ -98,7 +99,33 @@ fn hidden(path: &Path) -> bool {
 }
 
 fn is_program(path: &Path) -> bool {
-    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+    path.is_file() && cannot_execute(path).is_none()
+}
+
+/// Why this file may not be executed, as the end of a sentence; `None` also where only its start shows whether it may.
+fn cannot_execute(file: &Path) -> Option<String> {
+    let errno = access(file, Access::EXEC_OK).err()?;
+    let mode = file.metadata().map_or(0o111, |m| m.permissions().mode());
+    let mount = statvfs(file).map(|v| v.f_flag);
+    let is_noexec = mount.is_ok_and(|flags| flags.contains(StatVfsMountFlags::NOEXEC));
+    why_not(file, errno, mode, is_noexec)
+}
+
+/// What `access` refuses with `errno`, of a file with these permissions. A filter of system calls may refuse the question
+/// and permit the start, so the refusal counts only where the file explains it.
+fn why_not(file: &Path, errno: Errno, mode: u32, is_noexec: bool) -> Option<String> {
+    let bits = mode & 0o111;
+    match errno {
+        _ if bits == 0 => {
+            let file = file.display();
+            Some(format!("permission denied; `chmod +x {file}` allows it"))
+        }
+        Errno::ACCESS if is_noexec => Some(format!("{errno}; its file system is mounted noexec")),
+        Errno::ACCESS if bits != 0o111 => {
+            Some(format!("{errno}; its mode is {:04o}", mode & 0o7777))
+        }
+        _ => None,
+    }
 }
 
 /// What a rank has for itself.
@@ -202,6 +229,26 @@ mod tests {
         assert!(bare.starts_with(words), "{bare}");
         let path = "no program \"/no/such\"; its path may be misspelt";
         assert_eq!(said("/no/such"), path);
+    }
+
+    #[test]
+    fn a_refusal_counts_where_the_file_explains_it() {
+        let said = |errno, mode, is_noexec| why_not(Path::new("/a/b"), errno, mode, is_noexec);
+        for errno in [Errno::ACCESS, Errno::PERM, Errno::NOSYS] {
+            let advice = "permission denied; `chmod +x /a/b` allows it";
+            assert_eq!(said(errno, 0o644, false).as_deref(), Some(advice));
+            // Nothing about the file is a reason: its start says whether the system permits it.
+            assert_eq!(said(errno, 0o755, false), None, "{errno}");
+        }
+        let of_others = "Permission denied (os error 13); its mode is 0700";
+        assert_eq!(
+            said(Errno::ACCESS, 0o10_0700, false).as_deref(),
+            Some(of_others)
+        );
+        assert_eq!(said(Errno::PERM, 0o700, false), None);
+        let mount = "Permission denied (os error 13); its file system is mounted noexec";
+        assert_eq!(said(Errno::ACCESS, 0o755, true).as_deref(), Some(mount));
+        assert_eq!(said(Errno::NOSYS, 0o755, true), None);
     }
 
     #[test]
