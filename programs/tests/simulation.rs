@@ -74,17 +74,39 @@ fn soon(so: impl Fn() -> bool) -> bool {
     false
 }
 
-/// A job whose rank 1 never comes to the fabric, and whose simulation has been started.
-fn job_that_waits(mark: &str) -> Child {
-    let late = "[ \"$PMI_RANK\" = 1 ] && exec sleep 1000; exec \"$@\"";
-    let job = job(&["sh", "-c", late, "sh", GUPS, "--updates", "64"])
+/// Rank 1 of a job in the test of this name: it meets the others by the launcher, as a rank does to learn where the simulation
+/// is, and comes no further.
+const OUTSIDE: &str = "rank_that_meets_and_does_not_join";
+
+#[test]
+fn rank_that_meets_and_does_not_join() {
+    if std::env::var_os(OUTSIDE).is_none() {
+        return;
+    }
+    let job = launch::Job::from_env().unwrap();
+    job.fence().unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A job whose rank 1 does this and never comes to the fabric, and whose simulation has been started.
+fn job_with_rank_1(rank_1: &str, mark: &str) -> Child {
+    let late = format!("[ \"$PMI_RANK\" = 1 ] && exec {rank_1}; exec \"$@\"");
+    let job = job(&["sh", "-c", &late, "sh", GUPS, "--updates", "64"])
         .env(MARK, mark)
+        .env(OUTSIDE, "")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     assert!(soon(|| simulations(mark).len() == 1), "no simulation");
     job
+}
+
+/// A job whose rank 1 never comes, not even to the launcher.
+fn job_that_waits(mark: &str) -> Child {
+    job_with_rank_1("sleep 1000", mark)
 }
 
 #[test]
@@ -103,12 +125,41 @@ fn signal(name: &str, pids: &[i32]) {
     assert!(sent.unwrap().success(), "{name}");
 }
 
-/// Whoever has started a rank need not notice its end: here a launcher that stands still.
+/// Whether the simulation has let this rank in: it holds the rank's memory, and waits for others.
+fn has_joined(mark: &str, rank: i32) -> bool {
+    let held = |simulation: &i32| {
+        let memory = PathBuf::from(format!("/proc/{rank}/mem"));
+        let descriptors = fs::read_dir(format!("/proc/{simulation}/fd"));
+        let mut files = descriptors.into_iter().flatten().flatten();
+        files.any(|fd| fs::read_link(fd.path()).is_ok_and(|file| file == memory))
+    };
+    let waits = |simulation: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{simulation}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|s| s.starts_with(" S"))
+    };
+    simulations(mark).iter().any(|s| held(s) && waits(s))
+}
+
 #[test]
 fn the_simulation_ends_with_rank_0_before_all_ranks_are_there() {
-    let mark = format!("rank-{}", std::process::id());
-    let mut job = job_that_waits(&mark);
+    ends_with_rank_0("early", "sleep 1000", |_, _| true);
+}
+
+/// The first of the ranks that have joined is held as the others are.
+#[test]
+fn the_simulation_ends_with_a_rank_0_that_has_joined() {
+    let tests = std::env::current_exe().unwrap();
+    let rank_1 = format!("{} --exact {OUTSIDE}", tests.display());
+    ends_with_rank_0("joined", &rank_1, has_joined);
+}
+
+/// Kills rank 0 of a job with this rank 1 once `ready` says so of the job's mark and of rank 0. Whoever has started a rank need not notice its end: here a
+/// launcher that stands still.
+fn ends_with_rank_0(name: &str, rank_1: &str, ready: impl Fn(&str, i32) -> bool) {
+    let mark = format!("{name}-{}", std::process::id());
+    let mut job = job_with_rank_1(rank_1, &mark);
     let rank_0 = rank_0(&mark);
+    assert!(soon(|| ready(&mark, rank_0)), "rank 0 does not join");
     let launcher = processes("run", &[&format!("{MARK}={mark}")]);
     assert!(!launcher.is_empty());
     signal("-STOP", &launcher);
