@@ -17,7 +17,8 @@ use rustix::net::{
     listen, recv, send, shutdown, socket_with, sockopt,
 };
 use rustix::process::{Resource, setrlimit};
-use std::thread::JoinHandle;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
 
 mod outside;
 
@@ -49,7 +50,7 @@ struct Served {
     secret: Secret,
     /// Rank 0's line.
     founder: Option<OwnedFd>,
-    thread: JoinHandle<Result<(), ServeError>>,
+    ended: Mutex<Receiver<Result<(), ServeError>>>,
 }
 
 impl Served {
@@ -61,12 +62,15 @@ impl Served {
         }
         let secret = Secret::new().unwrap();
         let setting = setting(&FabricConfig::default()).unwrap();
-        let serve = move || server::serve(listener, theirs, secret, ranks, setting);
+        let (tell, ended) = channel();
+        std::thread::spawn(move || {
+            let _ = tell.send(server::serve(listener, theirs, secret, ranks, setting));
+        });
         Self {
             address,
             secret,
             founder: Some(founder),
-            thread: std::thread::spawn(serve),
+            ended: Mutex::new(ended),
         }
     }
 
@@ -105,10 +109,13 @@ impl Served {
         hello(&self.secret, rank, memory)
     }
 
-    /// What the simulation came to.
+    /// What the simulation came to, which ends when its first rank is gone.
     fn end(self) -> Result<(), ServeError> {
         drop(self.founder);
-        self.thread.join().unwrap()
+        let ended = self.ended.into_inner().unwrap();
+        ended
+            .recv_timeout(PATIENCE)
+            .expect("the simulation goes on")
     }
 }
 
@@ -343,9 +350,13 @@ fn a_rank_that_cannot_take_part_ends_the_job_by_name_for_all() {
 
 #[test]
 fn the_simulation_ends_when_a_rank_leaves_before_all_are_there() {
-    // Rank 0 before its hello, another after its own.
+    // Rank 0 before its hello, and after it; another after its own.
     let mut served = Served::new(2);
     served.founder = None;
+    assert!(matches!(served.end(), Err(ServeError::Left { rank: 0 })));
+    let mut served = Served::new(2);
+    let line = served.founder.take().unwrap();
+    drop(Raw::hello(&served, 0, line));
     assert!(matches!(served.end(), Err(ServeError::Left { rank: 0 })));
     let served = Served::new(3);
     drop(Raw::hello(&served, 2, served.connect()));

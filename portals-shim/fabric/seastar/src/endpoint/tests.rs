@@ -15,7 +15,7 @@ use portals_shim::fabric::Opened;
 use portals_shim::{Interface, MdMemory, MdOptions, MdSpec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use std::os::fd::OwnedFd;
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 mod strangers;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Served {
     place: Place,
     founder: Option<OwnedFd>,
-    thread: Option<JoinHandle<Result<(), ServeError>>>,
+    ended: Receiver<Result<(), ServeError>>,
 }
 
 impl Served {
@@ -54,11 +54,15 @@ impl Served {
         let (founder, theirs) = start::pair().unwrap();
         sockopt::set_socket_timeout(&founder, sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
         let secret = place.secret;
-        let serve = move || serve_places(listener, theirs, secret, setting, (places, on));
+        let (tell, ended) = channel();
+        std::thread::spawn(move || {
+            let places = (places, on);
+            let _ = tell.send(serve_places(listener, theirs, secret, setting, places));
+        });
         Self {
             place,
             founder: Some(founder),
-            thread: Some(std::thread::spawn(serve)),
+            ended,
         }
     }
 
@@ -79,9 +83,12 @@ impl Served {
         }
     }
 
-    fn end(mut self) -> Result<(), ServeError> {
-        drop(self.founder.take());
-        self.thread.take().unwrap().join().unwrap()
+    /// What the simulation came to, which ends when its founder is gone.
+    fn end(self) -> Result<(), ServeError> {
+        drop(self.founder);
+        self.ended
+            .recv_timeout(PATIENCE)
+            .expect("the simulation goes on")
     }
 }
 
@@ -629,14 +636,14 @@ fn an_endpoint_of_another_simulation_is_refused() {
 #[test]
 fn a_founder_is_told_why_there_is_no_simulation() {
     let told = |setting| {
-        let mut served = Served::of(1, Placement::ONE, setting);
+        let served = Served::of(1, Placement::ONE, setting);
         let mut buffer = vec![0; crate::proto::MAX_DATAGRAM];
         let founder = served.founder.as_ref().unwrap();
         let (n, _) =
             rustix::net::recv(founder, &mut buffer[..], rustix::net::RecvFlags::empty()).unwrap();
         let reply: crate::proto::Reply = postcard::from_bytes(&buffer[..n]).unwrap();
         assert!(reply.result.is_err());
-        let served = served.thread.take().unwrap().join().unwrap();
+        let served = served.ended.recv_timeout(PATIENCE).unwrap();
         assert_eq!(served.unwrap_err().to_string(), reply.note);
         reply.note
     };
