@@ -6,7 +6,7 @@ use crate::memory::UserMem;
 use crate::ops::Key;
 use ::firehose::{Counts, Holder, Limits, Ticket};
 use portals_shim::{EqHandle, Error, Interface};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// What of other ranks' memory this one may reach, and its messages there, in a job whose segments are not pinned as a whole.
 #[derive(Debug)]
@@ -16,11 +16,11 @@ pub(crate) struct Firehoses {
     pub(super) limits: Limits,
     next_ticket: Ticket,
     /// How waits ended that nobody has looked at.
-    pub(super) outcomes: HashMap<Ticket, bool>,
+    pub(super) outcomes: BTreeMap<Ticket, bool>,
     /// Answers to copies: whether there was memory.
-    pub(super) copied: HashMap<Ticket, bool>,
+    pub(super) copied: BTreeMap<Ticket, bool>,
     /// Where answers go that carry data.
-    pub(super) landings: HashMap<Ticket, UserMem>,
+    pub(super) landings: BTreeMap<Ticket, UserMem>,
     pub(super) copies: u64,
     /// What puts of Longs' payloads count on.
     pub(super) longs: Key,
@@ -39,9 +39,9 @@ impl Firehoses {
             lanes: Lanes::new(ni, safe, under_way)?,
             limits,
             next_ticket: 0,
-            outcomes: HashMap::new(),
-            copied: HashMap::new(),
-            landings: HashMap::new(),
+            outcomes: BTreeMap::new(),
+            copied: BTreeMap::new(),
+            landings: BTreeMap::new(),
             copies: 0,
             longs,
         })

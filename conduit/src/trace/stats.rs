@@ -1,7 +1,7 @@
 //! What was counted, and how it is written at the end.
 
 use super::names::{COUNTERS, Category, Counter, Mask, Sort};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Numbers seen.
@@ -58,7 +58,7 @@ fn spread(unit: &str, sort: Sort, s: &Seen) -> String {
 /// All counters of a rank.
 #[derive(Debug)]
 pub(super) struct Stats {
-    index: HashMap<&'static str, usize>,
+    index: BTreeMap<&'static str, usize>,
     /// Of other ranks, of the own one.
     seen: Vec<[Seen; 2]>,
 }

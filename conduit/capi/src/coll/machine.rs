@@ -12,10 +12,10 @@
 
 use super::memory::{Memory, Reduction};
 use conduit::BarrierName;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Which message of which operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     /// The team.
     pub(crate) team: u32,
@@ -54,7 +54,7 @@ const LONGEST: usize = 1 << 36;
 
 /// Messages that no operation has taken yet.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox(HashMap<Key, Incoming>);
+pub(crate) struct Inbox(BTreeMap<Key, Incoming>);
 
 impl Inbox {
     /// A part of a message of `total` bytes arrived; parts outside of it are dropped.

@@ -18,7 +18,7 @@ use conduit::{BarrierName, Conduit, FIRST_EXTENDED, HandlerEntry, MAX_MEDIUM};
 use machine::{Inbox, Key, Message, Op, Work};
 use memory::FunctionEntry;
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -43,14 +43,14 @@ struct State {
     teams: Vec<Team>,
     inbox: Inbox,
     ops: Vec<(u64, Op)>,
-    done: HashMap<u64, BarrierName>,
+    done: BTreeMap<u64, BarrierName>,
     started: u64,
     /// Operations of an image in a team so far.
-    seq: HashMap<(u32, u32), u32>,
+    seq: BTreeMap<(u32, u32), u32>,
     /// Barriers of an image in a team that were notified and not waited for.
-    notified: HashMap<(u32, u32), u64>,
+    notified: BTreeMap<(u32, u32), u64>,
     /// What the last barrier of a team was called.
-    last: HashMap<u32, BarrierName>,
+    last: BTreeMap<u32, BarrierName>,
 }
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);

@@ -465,6 +465,14 @@ fn every_number_of_arguments() {
     }
 }
 
+/// Nothing of the library needs random numbers or files once a program has its segment.
+#[test]
+fn a_program_may_refuse_itself_random_numbers_and_files() {
+    if compiler("cc") {
+        passes_in(&["seq", "par"], 2, "gasnet_sealed");
+    }
+}
+
 #[test]
 fn tools_do_what_they_say() {
     if compiler("cc") {
