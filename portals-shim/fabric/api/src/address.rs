@@ -187,7 +187,7 @@ pub type Reachable = fn(own: &Address, other: &Address) -> Result<(), String>;
 struct Inner {
     own: Address,
     reachable: Reachable,
-    known: Mutex<HashMap<ProcessId, Entry>>,
+    known: Mutex<HashMap<ProcessId, Noted>>,
     /// Raised by every change.
     generation: AtomicU64,
     /// Rung when a peer is removed.
@@ -201,6 +201,13 @@ pub struct Entry {
     pub address: Address,
     /// The generation of the book since when it is known: another one if it was removed and inserted again.
     pub since: u64,
+}
+
+#[derive(Debug)]
+struct Noted {
+    entry: Entry,
+    /// Its own request has made it known, and the program has not.
+    inbound: bool,
 }
 
 /// The addresses that an endpoint knows; clones are the same book.
@@ -232,7 +239,7 @@ impl AddressBook {
         self.0.generation.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<ProcessId, Entry>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<ProcessId, Noted>> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -246,6 +253,19 @@ impl AddressBook {
     /// # Errors
     /// It is of another fabric, cannot be reached from here, or another one has the same id.
     pub fn insert(&self, address: &Address) -> Result<ProcessId, AddressError> {
+        self.note(address, false)
+    }
+
+    /// Takes note of a peer that asks for a connection by itself, until [`AddressBook::remove_inbound`]; the same as
+    /// [`AddressBook::insert`] for one that the program knows.
+    ///
+    /// # Errors
+    /// Those of [`AddressBook::insert`].
+    pub fn insert_inbound(&self, address: &Address) -> Result<ProcessId, AddressError> {
+        self.note(address, true)
+    }
+
+    fn note(&self, address: &Address, inbound: bool) -> Result<ProcessId, AddressError> {
         let own = &self.0.own;
         if address.kind != own.kind {
             return Err(AddressError::OtherFabric {
@@ -262,13 +282,14 @@ impl AddressBook {
             return Err(AddressError::Taken { id });
         }
         let mut known = self.known();
-        match known.get(&id) {
-            Some(before) if before.address == *address => {}
+        match known.get_mut(&id) {
+            Some(before) if before.entry.address == *address => before.inbound &= inbound,
             Some(_) => return Err(AddressError::Taken { id }),
             None => {
                 let since = self.changed();
                 let address = *address;
-                known.insert(id, Entry { address, since });
+                let entry = Entry { address, since };
+                known.insert(id, Noted { entry, inbound });
             }
         }
         Ok(id)
@@ -286,6 +307,15 @@ impl AddressBook {
         removed
     }
 
+    /// Forgets a peer that has ended, if nothing but its own request had made it known: who comes and goes leaves nothing here.
+    pub fn remove_inbound(&self, id: ProcessId) {
+        let mut known = self.known();
+        if known.get(&id).is_some_and(|noted| noted.inbound) {
+            known.remove(&id);
+            self.changed();
+        }
+    }
+
     /// The address of a peer, if it is known.
     pub fn find(&self, id: ProcessId) -> Option<Address> {
         self.entry(id).map(|entry| entry.address)
@@ -293,7 +323,7 @@ impl AddressBook {
 
     /// The address of a peer, if it is known, and since when.
     pub fn entry(&self, id: ProcessId) -> Option<Entry> {
-        self.known().get(&id).copied()
+        self.known().get(&id).map(|noted| noted.entry)
     }
 
     /// How many peers are known.
@@ -327,6 +357,25 @@ mod tests {
                 false => Ok(()),
             }
         })
+    }
+
+    #[test]
+    fn who_has_come_by_itself_is_forgotten_unless_the_program_knows_it() {
+        let book = book();
+        let [a, b] = [address(2, b"a"), address(3, b"b")];
+        for peer in [&a, &b] {
+            book.insert_inbound(peer).unwrap();
+        }
+        let since = book.entry(b.id()).unwrap().since;
+        book.insert(&b).unwrap();
+        book.insert_inbound(&b).unwrap();
+        assert_eq!(book.entry(b.id()).unwrap().since, since);
+        let generation = book.generation();
+        for peer in [&a, &b, &address(4, b"c")] {
+            book.remove_inbound(peer.id());
+        }
+        assert_eq!((book.find(a.id()), book.find(b.id())), (None, Some(b)));
+        assert_eq!((book.len(), book.generation()), (1, generation + 1));
     }
 
     #[test]

@@ -284,6 +284,7 @@ impl Endpoint {
             self.watch.remove(socket);
         }
         attempt.waiting.iter().for_each(|tx| refuse(ni, tx));
+        self.book.remove_inbound(id);
     }
 
     /// The memory is there: what waits for it leaves.
@@ -339,6 +340,7 @@ impl Endpoint {
         peer.shm.part(ni);
         // Whoever waits for a message of it may be told.
         ni.lost(peer.id);
+        self.book.remove_inbound(peer.id);
         self.paths = self.paths.and(peer.shm.statistics());
         self.recount();
     }

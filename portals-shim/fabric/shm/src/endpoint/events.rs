@@ -171,7 +171,7 @@ impl Endpoint {
             }
             self.part(ni, at, "it connects again");
         }
-        if let Err(error) = self.book.insert(from) {
+        if let Err(error) = self.book.insert_inbound(from) {
             return refused(error.to_string());
         }
         match Replied::new(&self.local(), socket, files) {
@@ -181,6 +181,7 @@ impl Endpoint {
             }
             Err(why) => {
                 tracing::warn!(?id, why, "a peer cannot share memory");
+                self.book.remove_inbound(id);
                 refused(why)
             }
         }

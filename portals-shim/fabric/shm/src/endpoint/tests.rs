@@ -143,7 +143,7 @@ fn a_request_that_cannot_be_met_is_rejected_with_the_reason() {
     try_send(&socket, &version, &files(4)).unwrap();
     let answer = answer(&mut ni, &mut own, &socket);
     assert!(matches!(answer, Some(Answer::Rejected(why)) if why.contains("speaks version")));
-    assert!(own.peers.is_empty() && own.attempts.is_empty());
+    assert!(own.peers.is_empty() && own.attempts.is_empty() && own.book.is_empty());
 }
 
 /// Silent sockets make room for each other; a request is answered.
@@ -256,6 +256,34 @@ fn a_peer_that_is_removed_and_inserted_again_is_connected_anew() {
     own.book.insert(&address).unwrap();
     own.progress(&mut ni, Look::All);
     assert!(own.peers.is_empty() && own.index.is_empty());
+}
+
+#[test]
+fn who_connects_and_ends_leaves_nothing_in_the_book() {
+    let (mut ni, mut own) = endpoint();
+    for _ in 0..3 {
+        let (_, theirs) = connected(&mut ni, &mut own);
+        assert_eq!(own.book.len(), 1);
+        drop(theirs);
+        own.part(&mut ni, 0, "it is a test");
+        assert!(own.book.is_empty());
+    }
+    let (_, theirs) = connected(&mut ni, &mut own);
+    own.book.insert(theirs.book.own()).unwrap();
+    own.part(&mut ni, 0, "it is a test");
+    assert_eq!(own.book.len(), 1, "the program knows it");
+    // One that ends before it is connected.
+    let (mut their_ni, mut theirs) = endpoint();
+    request(&mut their_ni, &mut theirs, &own);
+    while own.attempts.is_empty() {
+        own.attend(&mut ni);
+    }
+    assert_eq!(own.book.len(), 2);
+    drop(theirs);
+    while !own.attempts.is_empty() {
+        own.attend(&mut ni);
+    }
+    assert_eq!(own.book.len(), 1);
 }
 
 /// The socket stays readable: whoever waits for it would spin. It is looked at again after a while.
