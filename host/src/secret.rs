@@ -4,7 +4,12 @@ use std::io;
 
 /// Fills `bytes` with random ones, as good as the kernel has them, also where a filter of system calls refuses getrandom.
 pub fn random(bytes: &mut [u8]) -> io::Result<()> {
-    Ok(getrandom::fill(bytes)?)
+    getrandom::fill(bytes).map_err(|error| missing(error.into()))
+}
+
+/// What the system said of it alone may be of a file that nobody here has named.
+fn missing(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("no random bytes: {error}"))
 }
 
 /// 128 random bits that the ranks of one job have, and nobody else. Not shown by `Debug`.
@@ -66,6 +71,13 @@ impl std::fmt::Debug for Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let said = missing(io::ErrorKind::NotFound.into());
+        assert_eq!(said.kind(), io::ErrorKind::NotFound);
+        assert!(said.to_string().starts_with("no random bytes: "));
+    }
 
     #[test]
     fn a_secret_is_itself_as_bytes_and_as_text_and_nothing_else() {

@@ -200,7 +200,7 @@ fn in_threads_on(
 ) -> Result<Vec<InThread>, FabricError> {
     let mut ours = Vec::new();
     let mut theirs = Vec::new();
-    let secret = Secret::new().map_err(|e| unusable(format!("no random bytes: {e}")))?;
+    let secret = Secret::new().map_err(|e| unusable(e.to_string()))?;
     for rank in 0..ranks {
         let (a, b) =
             start::pair().map_err(|e| unusable(format!("cannot make a socket pair: {e}")))?;

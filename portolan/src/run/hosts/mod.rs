@@ -20,6 +20,7 @@ mod link;
 pub(crate) mod list;
 mod remote;
 
+use host::secret::Secret;
 use std::io;
 
 use list::Place;
@@ -39,9 +40,7 @@ pub(crate) struct Hosts {
 
 /// A secret that nobody guesses.
 fn token() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)?;
-    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(Secret::new()?.to_hex())
 }
 
 /// Whether `said` is the secret, in a time that does not tell how much of it is right.
