@@ -4,18 +4,20 @@
 //! stays until the peer ends, or until many others were removed later: what they hold is bounded.
 
 use portals_shim::ProcessId;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 /// Peers that are kept after they were removed, at most.
 const MOST: usize = 64;
+/// Peers of which it is known that they have ended, at most: a peer that has come by itself is never removed.
+const MOST_LOST: usize = 256;
 
 /// Who was removed, and who has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Removed {
     /// In the order of their removal.
     kept: VecDeque<ProcessId>,
-    /// Peers that the fabric has given up.
-    lost: HashSet<ProcessId>,
+    /// The last that the fabric has given up.
+    lost: VecDeque<ProcessId>,
 }
 
 impl Removed {
@@ -24,7 +26,7 @@ impl Removed {
         self.take_back(id);
         self.kept.push_back(id);
         let first = (self.kept.len() > MOST).then(|| self.kept.pop_front())??;
-        self.lost.remove(&first);
+        self.lost.retain(|lost| *lost != first);
         Some(first)
     }
 
@@ -35,7 +37,12 @@ impl Removed {
 
     /// The fabric has given a peer up.
     pub(crate) fn lost(&mut self, id: ProcessId) {
-        self.lost.insert(id);
+        if !self.lost.contains(&id) {
+            self.lost.push_back(id);
+        }
+        if self.lost.len() > MOST_LOST {
+            self.lost.pop_front();
+        }
     }
 
     /// Those that were removed and have ended.
@@ -45,7 +52,7 @@ impl Removed {
         self.kept.retain(|id| {
             let over = lost.contains(id) && !is_back(*id);
             if over {
-                lost.remove(id);
+                lost.retain(|lost| lost != id);
                 ended.push(*id);
             }
             !over
@@ -77,6 +84,19 @@ mod tests {
         assert_eq!(removed.ended(|_| false), []);
         removed.lost(id(3));
         assert_eq!(removed.ended(|_| false), [id(3)]);
+    }
+
+    #[test]
+    fn peers_that_nobody_removes_are_not_remembered_for_ever() {
+        let mut removed = Removed::default();
+        for nid in 1..=2 * MOST_LOST as u32 {
+            removed.lost(id(nid));
+            removed.lost(id(nid));
+        }
+        assert_eq!(removed.lost.len(), MOST_LOST);
+        removed.add(id(1));
+        removed.add(id(2 * MOST_LOST as u32));
+        assert_eq!(removed.ended(|_| false), [id(2 * MOST_LOST as u32)]);
     }
 
     #[test]
