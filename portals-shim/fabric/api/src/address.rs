@@ -307,6 +307,11 @@ impl AddressBook {
         removed
     }
 
+    /// Whether nothing but its own request has made a peer known.
+    pub fn is_inbound(&self, id: ProcessId) -> bool {
+        self.known().get(&id).is_some_and(|noted| noted.inbound)
+    }
+
     /// Forgets a peer that has ended, if nothing but its own request had made it known: who comes and goes leaves nothing here.
     pub fn remove_inbound(&self, id: ProcessId) {
         let mut known = self.known();
@@ -370,6 +375,7 @@ mod tests {
         book.insert(&b).unwrap();
         book.insert_inbound(&b).unwrap();
         assert_eq!(book.entry(b.id()).unwrap().since, since);
+        assert_eq!([&a, &b].map(|p| book.is_inbound(p.id())), [true, false]);
         let generation = book.generation();
         for peer in [&a, &b, &address(4, b"c")] {
             book.remove_inbound(peer.id());

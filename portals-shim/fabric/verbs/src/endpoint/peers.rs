@@ -35,7 +35,7 @@ impl Verbs {
             .as_ref()
             .filter(|_| !self.closed && !self.gone)?;
         let entry = vector.book.entry(id)?;
-        let index = self.admit(ni, entry, false);
+        let index = self.admit(ni, entry);
         if index.is_none() {
             let (nid, pid) = (id.nid, id.pid);
             tracing::error!(nid, pid, "the operation fails: {}", self.no_place());
@@ -52,7 +52,7 @@ impl Verbs {
     }
 
     /// Gives a peer an index, if need be that of one that was given up.
-    fn admit(&mut self, ni: &mut Ni, entry: Entry, inbound: bool) -> Option<usize> {
+    fn admit(&mut self, ni: &mut Ni, entry: Entry) -> Option<usize> {
         if !self.has_place() {
             return None;
         }
@@ -61,7 +61,7 @@ impl Verbs {
         {
             self.part(ni, useless, &"its place is needed");
         }
-        let index = self.conn.vector.as_mut()?.insert(entry, inbound)?;
+        let index = self.conn.vector.as_mut()?.insert(entry)?;
         self.peers.name(index, entry.address.id())?;
         Some(index)
     }
@@ -110,10 +110,9 @@ impl Verbs {
             return;
         };
         if let Some(known) = vector.remove(index)
-            && known.inbound
             && vector.is_in_book(&known)
         {
-            vector.book.remove(known.entry.address.id());
+            vector.book.remove_inbound(known.entry.address.id());
         }
     }
 
@@ -193,8 +192,8 @@ impl Verbs {
 
     /// A peer has closed in good order: an inbound one is not remembered.
     pub(crate) fn forget_inbound(&mut self, ni: &mut Ni, index: usize) {
-        let known = self.conn.vector.as_ref().and_then(|v| v.known(index));
-        if known.is_some_and(|known| known.inbound) {
+        let vector = self.conn.vector.as_ref();
+        if vector.is_some_and(|vector| vector.is_inbound(index)) {
             self.part(ni, index, &"it has closed");
         }
     }
@@ -328,15 +327,14 @@ impl Verbs {
             tracing::debug!("an inbound peer is refused: {}", self.no_place());
             return self.refuse_sender(address, message, Refusal::Full);
         }
-        let inbound = book.find(address.id()).is_none();
-        let inserted = book.insert(address);
+        let inserted = book.insert_inbound(address);
         if let Err(why) = &inserted {
             tracing::debug!(%why, "an inbound peer is not taken");
             return Sender::Nobody;
         }
         // It may have gone again.
         let entry = book.entry(address.id());
-        match entry.and_then(|entry| self.admit(ni, entry, inbound)) {
+        match entry.and_then(|entry| self.admit(ni, entry)) {
             Some(index) => Sender::Peer(index, said.own),
             None => Sender::Done,
         }

@@ -12,8 +12,6 @@ use std::collections::HashMap;
 pub(super) struct Known {
     pub(super) entry: Entry,
     pub(super) session: Session,
-    /// Its own request has made it known, and no program here had connected to it.
-    pub(super) inbound: bool,
 }
 
 /// The peers of an endpoint by index, and by process. Index 0 is the endpoint itself.
@@ -83,6 +81,12 @@ impl AddressVector {
         self.known.get_mut(index)?.as_mut()
     }
 
+    /// Whether nothing but its own request has made a peer known.
+    pub(super) fn is_inbound(&self, index: usize) -> bool {
+        let known = self.known(index);
+        known.is_some_and(|known| self.book.is_inbound(known.entry.address.id()))
+    }
+
     /// All that have an index.
     pub(super) fn indices(&self) -> Vec<usize> {
         let given = |(index, known): (usize, &Option<Known>)| known.as_ref().map(|_| index);
@@ -99,7 +103,7 @@ impl AddressVector {
     }
 
     /// Gives a peer an index; `None` if there are as many as there may be.
-    pub(super) fn insert(&mut self, entry: Entry, inbound: bool) -> Option<usize> {
+    pub(super) fn insert(&mut self, entry: Entry) -> Option<usize> {
         if self.is_full() {
             return None;
         }
@@ -108,11 +112,7 @@ impl AddressVector {
             self.known.push(None);
         }
         let session = self.next_session();
-        self.known[index] = Some(Known {
-            entry,
-            session,
-            inbound,
-        });
+        self.known[index] = Some(Known { entry, session });
         self.index.insert(entry.address.id(), index);
         Some(index)
     }
@@ -182,7 +182,7 @@ mod tests {
     fn meet(v: &mut AddressVector, number: u32) -> Option<usize> {
         let id = v.book.insert(&address(number)).unwrap();
         let entry = v.book.entry(id).unwrap();
-        v.insert(entry, false)
+        v.insert(entry)
     }
 
     #[test]

@@ -177,6 +177,21 @@ fn device_two_endpoints_meet_by_address() {
     close_all(ends);
 }
 
+#[test]
+fn device_an_inbound_peer_that_the_program_has_inserted_stays_in_the_book() {
+    let Some(mut ends) = ends(2) else { return };
+    let inbound = ends[0].id();
+    ends[0].connect(&ends[1]);
+    put(&mut ends, 0, 1, LOUD, 64);
+    let (a, b) = ends.split_at_mut(1);
+    b[0].connect(&a[0]);
+    let mut gone = ends.remove(0);
+    gone.library.execute(Call::Close).unwrap();
+    fails(&mut ends, 0, inbound);
+    assert!(ends[0].knows(inbound));
+    close_all(ends);
+}
+
 /// A peer that only its own request has made known is in the book, and can be answered; it is forgotten when it closes.
 #[test]
 fn device_an_inbound_peer_can_be_answered() {
