@@ -6,44 +6,8 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
+#include "../../tests/c/counted_allocations.h"
 #include "side.h"
-
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t count, size_t bytes);
-extern void *__libc_realloc(void *old, size_t bytes);
-extern void *__libc_memalign(size_t alignment, size_t bytes);
-
-static long allocations;
-
-static void count(void)
-{
-    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
-}
-
-void *malloc(size_t bytes)
-{
-    count();
-    return __libc_malloc(bytes);
-}
-
-void *calloc(size_t n, size_t bytes)
-{
-    count();
-    return __libc_calloc(n, bytes);
-}
-
-void *realloc(void *old, size_t bytes)
-{
-    count();
-    return __libc_realloc(old, bytes);
-}
-
-int posix_memalign(void **at, size_t alignment, size_t bytes)
-{
-    count();
-    *at = __libc_memalign(alignment, bytes);
-    return *at == NULL ? 12 : 0;
-}
 
 enum { MANY = 64, MOST = 100000, KEY = 5, WARM = 400, ROUNDS = 200 };
 static struct side sides[2];
@@ -164,12 +128,13 @@ static void none(const char *what, void (*make)(size_t), size_t len)
 {
     for (int i = 0; i < WARM; i++)
         make(len);
-    long before = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
+    allocations = 0;
+    counting = 1;
     for (int i = 0; i < ROUNDS; i++)
         make(len);
-    long made = __atomic_load_n(&allocations, __ATOMIC_RELAXED) - before;
-    if (made) {
-        fprintf(stderr, "%s of %zu bytes: %ld allocations\n", what, len, made);
+    counting = 0;
+    if (allocations) {
+        fprintf(stderr, "%s of %zu bytes: %ld allocations\n", what, len, allocations);
         exit(1);
     }
 }
@@ -179,8 +144,10 @@ int main(void)
     static char shared[MOST];
     char name[64];
     struct fid_mr *mrs[2];
+    counting = 1;
     free(malloc(1));
-    IS(allocations > 0, 1);
+    IS(allocations, 1);
+    counting = 0;
     open_domain(FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC);
     for (int i = 0; i < 2; i++) {
         open_side(&sides[i], info);
