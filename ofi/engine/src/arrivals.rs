@@ -140,14 +140,14 @@ impl Core {
         match self.peers.get(at).order.arrived(number) {
             Turn::Now => self.take_turn(at, landed),
             Turn::Later => {
-                let copied = self.landing.take_out(landed, &mut self.spare);
+                let copied = self.landing.take_out(landed, &mut self.pool);
                 self.peers.get(at).order.keep(number, copied);
             }
             Turn::Never => return tracing::warn!("a message that no engine sends"),
         }
         while let Some(mut landed) = self.peers.get(at).order.due() {
             self.take_turn(at, &mut landed);
-            self.spare.give_back(landed.into_bytes());
+            self.pool.give_back(landed.into_bytes());
         }
     }
 
@@ -193,14 +193,14 @@ impl Core {
                 owed = self.told_of_write(at, landed.from, (data, len));
             }
             Kind::Atomic => {
-                let bytes = self.landing.bytes(landed, &mut self.spare);
+                let bytes = self.landing.bytes(landed, &mut self.pool);
                 self.make_atomic(at, landed.bits, &bytes);
-                self.spare.give_back(bytes);
+                self.pool.give_back(bytes);
             }
             Kind::AtomicDone => {
-                let bytes = self.landing.bytes(landed, &mut self.spare);
+                let bytes = self.landing.bytes(landed, &mut self.pool);
                 self.atomic_done(landed.bits, said.data == Some(1), &bytes);
-                self.spare.give_back(bytes);
+                self.pool.give_back(bytes);
             }
             Kind::Fetched => self.fetched(at, landed.bits, said.data == Some(1)),
             Kind::Exposed => self.exposed(at, landed.bits),
@@ -284,7 +284,7 @@ impl Core {
                 from,
                 tag,
                 data,
-                body: Body::Here(self.landing.bytes(landed, &mut self.spare)),
+                body: Body::Here(self.landing.bytes(landed, &mut self.pool)),
                 claimed: None,
             };
             return self.keep(tagged, at, message);
@@ -333,7 +333,7 @@ impl Core {
         match message.body {
             Body::Here(bytes) => {
                 place.store_bytes(bytes.get(..fits as usize).unwrap_or(&bytes));
-                self.spare.give_back(bytes);
+                self.pool.give_back(bytes);
                 match len > room {
                     true => self
                         .reporter

@@ -8,10 +8,10 @@ use crate::landing::{CONTROL, EAGER, Landing, MESSAGES, NUMBER, RoomError, Slots
 use crate::matching::Lists;
 use crate::memory::Buffer;
 use crate::peers::{Acquaintance, Load, Outgoing, Peers};
+use crate::pool::BufferPool;
 use crate::remote::Access;
 use crate::removed::Removed;
 use crate::rendezvous::Shown;
-use crate::spare::Spare;
 use crate::wire::{Kind, Said, TAKES_FRAMES, note};
 use portals_shim::{
     AckRequest, ClockKind, EqHandle, Error, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
@@ -158,7 +158,7 @@ pub(crate) struct Core {
     /// Of messages without a tag, and of those with one.
     pub(crate) lists: [Lists; 2],
     pub(crate) pending: HashMap<u64, Pending>,
-    pub(crate) spare: Spare,
+    pub(crate) pool: BufferPool,
     last: u64,
     /// Operations and answers that wait for peers.
     pub(crate) queued: usize,
@@ -232,7 +232,7 @@ impl Core {
             removed: Removed::default(),
             lists: Default::default(),
             pending: HashMap::new(),
-            spare: Spare::default(),
+            pool: BufferPool::default(),
             last: 0,
             queued: 0,
             answers: 0,
@@ -269,7 +269,7 @@ impl Core {
         }
         self.answers += usize::from(what.is_answer());
         self.queued += 1;
-        peer.queue.push(what.keep(&mut self.spare));
+        peer.queue.push(what.keep(&mut self.pool));
         if peer.queue.overflows() {
             self.expel(at, "it grants no credits for answers that it has asked for");
             return Ok(());
@@ -419,7 +419,7 @@ impl Core {
                         acked,
                     };
                     let sent = self.tell((at, slot), (&load, acked), (kind, tag, data), used);
-                    self.has_left(load);
+                    self.recycle(load);
                     sent
                 } else {
                     self.announce((at, slot), kind, (tag, data), load, op)
@@ -489,15 +489,15 @@ impl Core {
         let slot = self.slots.take().ok_or(Error::NoSpace)?;
         let load = Load::Copied(bytes);
         let sent = self.tell((at, slot), (&load, false), (kind, number, data), used);
-        self.has_left(load);
+        self.recycle(load);
         sent
     }
 
-    /// Of a message nothing is sent any more from where it was.
+    /// Keeps the memory of a message that has left.
     #[inline]
-    pub(crate) fn has_left(&mut self, load: Load) {
+    pub(crate) fn recycle(&mut self, load: Load) {
         if let Load::Copied(bytes) = load {
-            self.spare.give_back(bytes);
+            self.pool.give_back(bytes);
         }
     }
 

@@ -335,7 +335,7 @@ impl Endpoint {
             len: len as u32,
         };
         let mut core = self.core();
-        let mut bytes = core.spare.take();
+        let mut bytes = core.pool.take();
         bytes.extend_from_slice(&request.encode());
         match reads {
             true => bytes.resize(bytes.len() + len as usize, 0),

@@ -2,7 +2,7 @@
 
 use crate::frames::HEAD;
 use crate::memory::Buffer;
-use crate::spare::Spare;
+use crate::pool::BufferPool;
 use crate::wire::{Envelope, Said};
 use portals_shim::{
     Brief, EqHandle, Error, InsertPosition, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
@@ -171,11 +171,11 @@ impl Landing {
     }
 
     /// The bytes of a message.
-    pub(crate) fn bytes(&self, message: &mut Landed, spare: &mut Spare) -> Vec<u8> {
+    pub(crate) fn bytes(&self, message: &mut Landed, pool: &mut BufferPool) -> Vec<u8> {
         if let Bytes::Copied(bytes) = &mut message.bytes {
             return std::mem::take(bytes);
         }
-        let mut bytes = spare.take();
+        let mut bytes = pool.take();
         bytes.resize(message.len as usize, 0);
         if !self.read(message, &mut bytes) {
             tracing::error!("a message outside its buffer");
@@ -216,8 +216,8 @@ impl Landing {
     }
 
     /// Takes the bytes of a message out of its buffer, which will be used again before the message is handled.
-    pub(crate) fn take_out(&self, message: &mut Landed, spare: &mut Spare) -> Landed {
-        let bytes = self.bytes(message, spare);
+    pub(crate) fn take_out(&self, message: &mut Landed, pool: &mut BufferPool) -> Landed {
+        let bytes = self.bytes(message, pool);
         let Landed {
             said,
             from,

@@ -25,7 +25,7 @@
 //! | `notes.rs` | what a program is told of peers' writes, and what happens while it does not look |
 //! | `completion.rs`, `addresses.rs` | completion queues and counters; numbers of peers |
 //! | `wait.rs`, `endpoint/watch.rs` | how a program sleeps until there is a completion; who makes progress meanwhile |
-//! | `spare.rs` | bytes that are used again |
+//! | `pool.rs` | bytes that are used again |
 //! | `memory.rs` | the program's memory: all unsafe code |
 //!
 //! # Invariants
@@ -57,11 +57,11 @@ pub mod names;
 mod notes;
 mod order;
 mod peers;
+mod pool;
 mod queue;
 mod remote;
 mod removed;
 mod rendezvous;
-mod spare;
 pub mod wait;
 mod wire;
 

@@ -10,8 +10,8 @@ use crate::matching::Body;
 use crate::memory::Buffer;
 use crate::notes::Notes;
 use crate::order::Order;
+use crate::pool::BufferPool;
 use crate::queue::Queue;
-use crate::spare::Spare;
 use crate::wire::{Kind, Said};
 use portals_shim::{Link, ProcessId};
 use std::collections::{BTreeSet, HashMap};
@@ -76,10 +76,10 @@ impl Load {
     }
 
     /// What stays when the call that sends it has returned.
-    pub(crate) fn keep(self, spare: &mut Spare) -> Self {
+    pub(crate) fn keep(self, pool: &mut BufferPool) -> Self {
         match self {
             Self::Injected(buffer) => {
-                let mut bytes = spare.take();
+                let mut bytes = pool.take();
                 buffer.append_to(&mut bytes);
                 Self::Copied(bytes)
             }
@@ -175,7 +175,7 @@ impl Outgoing {
     }
 
     /// What stays when the call that sends it has returned.
-    pub(crate) fn keep(self, spare: &mut Spare) -> Self {
+    pub(crate) fn keep(self, pool: &mut BufferPool) -> Self {
         match self {
             Self::Message {
                 tagged,
@@ -187,12 +187,12 @@ impl Outgoing {
                 tagged,
                 tag,
                 data,
-                load: load.keep(spare),
+                load: load.keep(pool),
                 op,
             },
             Self::Write { to, load, data, op } => Self::Write {
                 to,
-                load: load.keep(spare),
+                load: load.keep(pool),
                 data,
                 op,
             },

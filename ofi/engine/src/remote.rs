@@ -121,7 +121,7 @@ impl Core {
             let slot = self.slots.take().ok_or(Error::NoSpace)?;
             let used = Use::Write { op, len, told };
             let sent = self.put((at, slot), (&load, true), there, 0, used);
-            self.has_left(load);
+            self.recycle(load);
             sent?;
             self.remote += 1;
             return Ok(());
@@ -193,13 +193,13 @@ impl Core {
 
     /// A peer asks for an atomic operation on registered memory: makes it, and says what was there before.
     pub(crate) fn make_atomic(&mut self, at: usize, number: u64, bytes: &[u8]) {
-        let (mut before, mut after) = (self.spare.take(), self.spare.take());
+        let (mut before, mut after) = (self.pool.take(), self.pool.take());
         let made = self.atomic(bytes, &mut before, &mut after);
-        self.spare.give_back(after);
+        self.pool.give_back(after);
         let made = match made {
             Some(()) => Some(before),
             None => {
-                self.spare.give_back(before);
+                self.pool.give_back(before);
                 None
             }
         };

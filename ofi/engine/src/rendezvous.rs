@@ -87,12 +87,12 @@ impl Core {
             _copy: copy,
         };
         self.pending.insert(number, pending);
-        let mut bytes = self.spare.take();
+        let mut bytes = self.pool.take();
         bytes.extend_from_slice(&envelope.encode());
         let envelope = Load::Copied(bytes);
         let used = Use::Envelope(number);
         let sent = self.tell((at, slot), (&envelope, false), (kind, tag, data), used);
-        self.has_left(envelope);
+        self.recycle(envelope);
         if sent.is_err() {
             self.take_exposed(number);
         }

@@ -5,7 +5,7 @@ const MOST: usize = 1 << 20;
 
 /// Vectors that nobody uses now, all of them empty.
 #[derive(Debug, Default)]
-pub(crate) struct Spare {
+pub(crate) struct BufferPool {
     free: Vec<Vec<u8>>,
     /// Bytes of all of them; at most [`MOST`].
     kept: usize,
@@ -15,7 +15,7 @@ const fn cost(bytes: &Vec<u8>) -> usize {
     bytes.capacity() + size_of::<Vec<u8>>()
 }
 
-impl Spare {
+impl BufferPool {
     /// An empty vector, of the one that was given back last.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let bytes = self.free.pop().unwrap_or_default();
@@ -43,25 +43,25 @@ mod tests {
 
     #[test]
     fn what_is_given_back_is_taken_again_and_empty() {
-        let mut spare = Spare::default();
-        assert_eq!(spare.take().capacity(), 0);
-        spare.give_back(vec![1; 100]);
-        spare.give_back(Vec::new());
-        let again = spare.take();
+        let mut pool = BufferPool::default();
+        assert_eq!(pool.take().capacity(), 0);
+        pool.give_back(vec![1; 100]);
+        pool.give_back(Vec::new());
+        let again = pool.take();
         assert!(again.is_empty() && again.capacity() >= 100);
-        assert_eq!((spare.take().capacity(), spare.kept), (0, 0));
+        assert_eq!((pool.take().capacity(), pool.kept), (0, 0));
     }
 
     #[test]
     fn no_more_is_kept_than_has_room() {
-        let mut spare = Spare::default();
+        let mut pool = BufferPool::default();
         for len in [MOST, MOST / 2, 1, MOST / 2] {
-            spare.give_back(Vec::with_capacity(len));
+            pool.give_back(Vec::with_capacity(len));
         }
-        assert!(spare.kept <= MOST && spare.free.len() == 2);
-        (0..MOST).for_each(|_| spare.give_back(Vec::with_capacity(1)));
-        assert!(spare.kept <= MOST);
-        while spare.take().capacity() > 0 {}
-        assert_eq!(spare.kept, 0);
+        assert!(pool.kept <= MOST && pool.free.len() == 2);
+        (0..MOST).for_each(|_| pool.give_back(Vec::with_capacity(1)));
+        assert!(pool.kept <= MOST);
+        while pool.take().capacity() > 0 {}
+        assert_eq!(pool.kept, 0);
     }
 }
