@@ -71,12 +71,25 @@ impl std::fmt::Debug for Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::again::{again_denied, role};
 
     #[test]
     fn what_is_missing_is_said() {
         let said = missing(io::ErrorKind::NotFound.into());
         assert_eq!(said.kind(), io::ErrorKind::NotFound);
         assert!(said.to_string().starts_with("no random bytes: "));
+    }
+
+    #[test]
+    fn random_bytes_are_had_where_getrandom_is_refused() {
+        let [a, b] = [(); 2].map(|()| Secret::new().unwrap());
+        assert!(!a.is(b.bytes()));
+        if role().is_none() {
+            let test = "secret::tests::random_bytes_are_had_where_getrandom_is_refused";
+            for error in ["EPERM", "ENOSYS"] {
+                again_denied(error, "getrandom", test);
+            }
+        }
     }
 
     #[test]
