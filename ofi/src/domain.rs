@@ -11,7 +11,7 @@ use ofi_engine::memory::Buffer;
 use ofi_engine::{Access, Endpoint, Refused};
 use portals_shim::endpoint::Address;
 use portals_shim::fabric::FabricConfig;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 struct State {
     endpoints: Vec<Weak<Endpoint>>,
-    memory: HashMap<u64, Memory>,
+    memory: BTreeMap<u64, Memory>,
 }
 
 /// Memory that peers reach by a key.

@@ -27,8 +27,8 @@
 
 mod library;
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::CString;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -66,7 +66,7 @@ struct State {
     /// Fences so far, which is how many blobs every rank has put.
     fences: u32,
     /// Blobs by rank and fence.
-    known: HashMap<(u32, u32), Blob>,
+    known: BTreeMap<(u32, u32), Blob>,
 }
 
 /// Whether the launcher is Open MPI's.

@@ -3,8 +3,8 @@
 use portals_shim::ProcessId;
 use portals_shim::endpoint::{Address, AddressError};
 use smallvec::SmallVec;
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ struct State {
     /// Numbers that mean nobody any more, each of which is given again, the smallest first.
     free: BTreeSet<usize>,
     /// By process: its numbers, in the order in which it got them.
-    numbers: HashMap<ProcessId, SmallVec<[u64; 2]>>,
+    numbers: BTreeMap<ProcessId, SmallVec<[u64; 2]>>,
 }
 
 /// A process in 64 bits. [`ProcessId::ANY`] is none.

@@ -199,7 +199,7 @@ impl Core {
             }
             Kind::AtomicDone => {
                 let bytes = self.landing.bytes(landed, &mut self.pool);
-                self.atomic_done(landed.bits, said.data == Some(1), &bytes);
+                self.atomic_done(at, landed.bits, said.data == Some(1), &bytes);
                 self.pool.give_back(bytes);
             }
             Kind::Fetched => self.fetched(at, landed.bits, said.data == Some(1)),

@@ -17,7 +17,8 @@ use portals_shim::{
     AckRequest, ClockKind, EqHandle, Error, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
     MeHandle, NiFail, Posted, ProcessId, Put, Target, Unlink,
 };
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// Events that may be there at once: several for each message that may land, and for each operation.
 const EVENTS: u64 = CAPACITY as u64;
@@ -157,7 +158,8 @@ pub(crate) struct Core {
     pub(crate) removed: Removed,
     /// Of messages without a tag, and of those with one.
     pub(crate) lists: [Lists; 2],
-    pub(crate) pending: HashMap<u64, Pending>,
+    /// By the number that this side gave: a peer can only ask for it.
+    pub(crate) pending: FxHashMap<u64, Pending>,
     pub(crate) pool: BufferPool,
     last: u64,
     /// Operations and answers that wait for peers.
@@ -178,7 +180,7 @@ pub(crate) struct Core {
     pub(crate) on_written: Option<Op>,
     /// Credits of such notes are held, as nobody takes the completions.
     pub(crate) notes_held: bool,
-    pub(crate) memory: HashMap<u64, Registered>,
+    pub(crate) memory: BTreeMap<u64, Registered>,
     pub(crate) accesses: Accesses,
 }
 
@@ -231,7 +233,7 @@ impl Core {
             departed: Vec::new(),
             removed: Removed::default(),
             lists: Default::default(),
-            pending: HashMap::new(),
+            pending: FxHashMap::default(),
             pool: BufferPool::default(),
             last: 0,
             queued: 0,
@@ -243,7 +245,7 @@ impl Core {
             woken: false,
             on_written: None,
             notes_held: false,
-            memory: HashMap::new(),
+            memory: BTreeMap::new(),
             accesses: Accesses::default(),
         };
         core.refuse_the_rest()?;
@@ -649,7 +651,9 @@ impl Core {
             Pending::Fetch { .. } | Pending::Remote { .. } => false,
         };
         let numbers = self.pending.iter().filter(|(_, p)| of_peer(p));
-        let numbers: Vec<u64> = numbers.map(|(number, _)| *number).collect();
+        let mut numbers: Vec<u64> = numbers.map(|(number, _)| *number).collect();
+        // In the order in which they began: a map has none, and time that is simulated is the same in every run.
+        numbers.sort_unstable();
         for number in numbers {
             self.unexpose(number, Failure::Unreachable);
             self.unanswered(number, Failure::Unreachable);

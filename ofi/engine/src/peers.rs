@@ -14,7 +14,7 @@ use crate::pool::BufferPool;
 use crate::queue::Queue;
 use crate::wire::{Kind, Said};
 use portals_shim::{Link, ProcessId};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is kept of a peer's messages that nobody has asked for.
 ///
@@ -333,7 +333,7 @@ impl Peer {
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     all: Vec<Peer>,
-    index: HashMap<ProcessId, usize>,
+    index: BTreeMap<ProcessId, usize>,
     /// Numbers that another peer may have, the smallest first: these are granted most.
     free: BTreeSet<usize>,
     latest: usize,

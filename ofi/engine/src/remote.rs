@@ -244,10 +244,11 @@ impl Core {
         Some(())
     }
 
-    /// A peer has made an atomic operation, or says that it could not.
-    pub(crate) fn atomic_done(&mut self, number: u64, made: bool, bytes: &[u8]) {
-        let is_atomic = |pending: &Pending| matches!(pending, Pending::Atomic { .. });
-        if !self.pending.get(&number).is_some_and(is_atomic) {
+    /// A peer has made an atomic operation, or says that it could not. Nobody else's answer counts.
+    pub(crate) fn atomic_done(&mut self, at: usize, number: u64, made: bool, bytes: &[u8]) {
+        let was_asked =
+            |pending: &Pending| matches!(pending, Pending::Atomic { peer, .. } if *peer == at);
+        if !self.pending.get(&number).is_some_and(was_asked) {
             return;
         }
         let Some(Pending::Atomic {

@@ -16,7 +16,7 @@
 use crate::bell::Bell;
 use crate::config::FabricKind;
 use portals_core::ProcessId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -187,7 +187,7 @@ pub type Reachable = fn(own: &Address, other: &Address) -> Result<(), String>;
 struct Inner {
     own: Address,
     reachable: Reachable,
-    known: Mutex<HashMap<ProcessId, Noted>>,
+    known: Mutex<BTreeMap<ProcessId, Noted>>,
     /// Raised by every change.
     generation: AtomicU64,
     /// Rung when a peer is removed.
@@ -239,7 +239,7 @@ impl AddressBook {
         self.0.generation.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<ProcessId, Noted>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<ProcessId, Noted>> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -56,7 +56,7 @@ use host::fork::Unshared;
 use host::processors::{self, Processors};
 use portals_core::{Error, MdHandle, Ni, NiConfig, ProcessId, ReadyPut, Transmit};
 use socket::{ConnectError, Contact, Watch};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -149,7 +149,7 @@ pub(crate) struct Endpoint {
     bell: Arc<Bell>,
     peers: Vec<Peer>,
     /// Which of them a process is.
-    index: HashMap<ProcessId, usize>,
+    index: BTreeMap<ProcessId, usize>,
     /// The one that was talked to last.
     latest: usize,
     links: Links,

@@ -210,6 +210,24 @@ fn two_peers_that_flood_each_other_with_atomics_both_end() {
 }
 
 #[test]
+fn only_the_peer_that_was_asked_ends_an_atomic_operation() {
+    let sides = three();
+    let [third, asker, asked] = &sides;
+    let (own, _lent) = (words(asker), words(asked));
+    speak(asked, asker, (2, 1));
+    speak(third, asker, (0, 1));
+    add(asker, 2, (&own[1], &own[2])).unwrap();
+    let number = *asker.endpoint.core().pending.keys().next().unwrap();
+    let forged = Outgoing::AtomicDone(number, Some(vec![7; 8]));
+    let to = third.peers[1];
+    third.endpoint.core().submit(to, forged).unwrap();
+    // Its next message is not overtaken by what it forged.
+    speak(third, asker, (0, 1));
+    next(&[asker, asked]).unwrap();
+    assert_eq!(word(&own[2]), 0);
+}
+
+#[test]
 fn an_operation_that_was_held_back_begins_when_an_atomic_has_ended() {
     let [a, b] = pair();
     let of_a = words(&a);

@@ -80,6 +80,22 @@ fn after_a_message_that_is_lost_those_behind_it_arrive_in_order() {
 }
 
 #[test]
+fn operations_of_a_lost_peer_end_in_the_order_in_which_they_began() {
+    let [a, b] = acquainted();
+    let long = EAGER + 1;
+    let region = filled(long, 1);
+    for tag in 0..20 {
+        a.send(1, tag, &region, long);
+    }
+    b.endpoint.progress(Duration::ZERO);
+    a.endpoint.core().lose(a.peers[1]);
+    for tag in 0..20 {
+        let failed = next(&[&a]).unwrap_err();
+        assert_eq!((failed.entry.tag, failed.why), (tag, Failure::Unreachable));
+    }
+}
+
+#[test]
 fn a_peer_that_was_taken_for_lost_goes_on() {
     let [a, b] = acquainted();
     // Credits, say, that nobody waits for.

@@ -4,7 +4,7 @@ use crate::Shm;
 use crate::attach::There;
 use crate::near::{Link, Near};
 use portals_core::ProcessId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The peers that share a memory with an endpoint, as far as frames are concerned; see `Interface::links`. Clones are the same, and
@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// An endpoint takes frames of every peer that it is connected with, and whether anybody looks at them is the programs' to agree on.
 #[derive(Clone, Debug, Default)]
-pub struct Links(Arc<Mutex<HashMap<ProcessId, Offered>>>);
+pub struct Links(Arc<Mutex<BTreeMap<ProcessId, Offered>>>);
 
 /// What [`Links::take`] gives once, and the peer's memory, if the kernel copies from it.
 type Offered = (Near, Option<There>);
 
 impl Links {
-    fn all(&self) -> MutexGuard<'_, HashMap<ProcessId, Offered>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<ProcessId, Offered>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -18,7 +18,7 @@ use host::hash::fnv1a;
 use host::processors;
 use portals_core::{Ni, NiConfig};
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ impl Endpoint {
             alarm: Alarm::new().map_err(socket)?,
             bell,
             peers: Vec::new(),
-            index: HashMap::new(),
+            index: BTreeMap::new(),
             latest: 0,
             links: Links::default(),
             attempts: Vec::new(),

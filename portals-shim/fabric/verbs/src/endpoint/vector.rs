@@ -5,7 +5,7 @@ use super::contact::{Contact, Means};
 use super::words::Session;
 use fabric_api::address::{Address, AddressBook, Entry};
 use portals_core::ProcessId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// A peer that has an index.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct AddressVector {
     pub(super) most: usize,
     /// By index.
     known: Vec<Option<Known>>,
-    index: HashMap<ProcessId, usize>,
+    index: BTreeMap<ProcessId, usize>,
     free: Vec<usize>,
     /// Number of the last session, to whomever; never 0.
     sessions: u32,
@@ -38,7 +38,7 @@ impl AddressVector {
             means,
             most,
             known: vec![None],
-            index: HashMap::new(),
+            index: BTreeMap::new(),
             free: Vec::new(),
             sessions: 0,
             followed: 0,
