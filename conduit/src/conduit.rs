@@ -334,6 +334,7 @@ impl Conduit {
 
     /// Handles what has arrived, up to the limits of `GASNET_PORTAL_*_LIMIT`; does not wait.
     /// Nothing within a handler.
+    #[inline]
     pub fn poll(&self) {
         if let Some(t) = &self.tracer {
             t.count("AMPOLL");

@@ -79,6 +79,7 @@ fn name_of(category: Category) -> &'static str {
 impl Token<'_> {
     /// Replies with a Short.
     #[track_caller]
+    #[inline]
     pub fn reply_short(&mut self, handler: u8, args: &[i32]) -> Result<(), AmError> {
         self.may_reply()?;
         if self.reply == ReplyPath::Near {

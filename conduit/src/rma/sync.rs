@@ -7,6 +7,7 @@ use crate::ops::{Handle, Implicit, Key};
 impl Conduit {
     /// Waits until an operation is complete.
     #[track_caller]
+    #[inline]
     pub fn wait(&self, handle: Handle) {
         let since = self.tracer.as_ref().map(|t| t.now());
         self.wait_done(handle);

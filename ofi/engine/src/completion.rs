@@ -145,11 +145,13 @@ impl Queue {
         &self.wait
     }
 
+    #[inline]
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives the lock back. Who has it is alone in changing the length.
+    #[inline]
     fn leave(&self, state: MutexGuard<'_, State>) {
         let len = state.done.len() + state.failed.len();
         self.len.store(len, Ordering::Release);
@@ -175,6 +177,7 @@ impl Queue {
     }
 
     /// Whether anything is there.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len.load(Ordering::SeqCst) == 0
     }

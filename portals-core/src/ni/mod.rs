@@ -617,6 +617,7 @@ impl Ni {
     }
 
     /// Takes the oldest event; the flag says that events before it were lost.
+    #[inline]
     pub fn eq_get(&mut self, handle: EqHandle) -> Result<Option<(Event, bool)>, Error> {
         match self.eq_next(handle) {
             Ok(Some((event, lost))) => Ok(Some((*event, lost))),

@@ -25,6 +25,7 @@ impl Interface {
     }
 
     /// `PtlEQGet`: the oldest event, or `None`.
+    #[inline]
     pub fn eq_get(&self, eq: EqHandle) -> Result<Option<Polled>, Error> {
         self.open()?.eq_get(eq)
     }
@@ -122,6 +123,7 @@ impl Interface {
 
     /// The program has found other work since it last polled: the polls that follow do not count as fruitless, after
     /// many of which a poll offers its core to others first.
+    #[inline]
     pub fn found_other(&self) {
         self.inner.bridge.found_other();
     }

@@ -342,6 +342,7 @@ impl AddressBook {
     }
 
     /// Changes with every peer that comes or goes: a fabric that keeps what it has looked up compares it.
+    #[inline]
     pub fn generation(&self) -> u64 {
         self.0.generation.load(Ordering::Acquire)
     }

@@ -38,6 +38,7 @@ impl Messages {
     }
 
     /// Each, in the order of their arrival.
+    #[inline]
     pub fn iter(&self) -> std::slice::Iter<'_, Message> {
         self.places[..self.used].iter()
     }
@@ -79,6 +80,7 @@ impl Messages {
     }
 
     /// All messages have been read.
+    #[inline]
     pub fn clear(&mut self) {
         for place in &mut self.places[..self.used] {
             place.data.clear();

@@ -32,6 +32,7 @@ struct Mailbox {
 }
 
 impl Mailbox {
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,6 +110,7 @@ impl Hub {
     }
 
     /// Which of the processes `to` is.
+    #[inline]
     fn rank(&self, to: ProcessId) -> Option<usize> {
         self.place.find(to, |rank| self.ids.get(rank) == Some(&to))
     }

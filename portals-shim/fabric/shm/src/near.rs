@@ -516,6 +516,7 @@ impl Link {
     }
 
     /// Cells of the peer that made no sense, and were dropped.
+    #[inline]
     pub fn dropped(&self) -> u64 {
         self.bad.load(Ordering::Relaxed)
     }
