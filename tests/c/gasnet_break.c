@@ -11,7 +11,7 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
-#include "gasnet_check.h"
+#include "gasnet_heap.h"
 
 enum { WHERE = 200, GROW, LEN = 1 << 20, BLOCK = 8 << 20 };
 
@@ -42,15 +42,20 @@ static void barrier(void)
 /* Takes its piece back, which the peer holds, and says so in `waits` before. */
 static void owner(int lowers)
 {
-	char *start = (char *)sbrk(LEN), *end = (char *)sbrk(0);
+	char *start, *end;
 	int id = shmget(IPC_PRIVATE, 4096, 0600 | IPC_CREAT), i, failed;
 	volatile int *waits = (volatile int *)shmat(id, NULL, 0);
-	uintptr_t a = (uintptr_t)start;
+	uintptr_t a;
 
+	keep_room(LEN);
+	start = (char *)sbrk(LEN);
+	end = (char *)sbrk(0);
+	a = (uintptr_t)start;
 	CHECK(start != (char *)-1 && waits != (volatile int *)-1);
 	OK(gasnet_AMRequestShort3(1, WHERE, (gasnet_handlerarg_t)(a >> 32), (gasnet_handlerarg_t)a, id));
 	barrier();
-	CHECK(shmctl(id, IPC_RMID, NULL) == 0 && sbrk(0) == end);
+	CHECK(shmctl(id, IPC_RMID, NULL) == 0);
+	CHECK(sbrk(0) == end);
 	*waits = 1;
 	failed = lowers ? brk(start) == -1 : sbrk(-LEN) == (void *)-1;
 	CHECK(failed && errno == EBUSY && block != NULL);

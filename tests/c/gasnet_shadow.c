@@ -16,7 +16,7 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
-#include "gasnet_check.h"
+#include "gasnet_heap.h"
 
 enum { LONG = 200, LONG_CAME, COME, CAME, END };
 enum { SLOTS = 6, MOST = 256 * 1024, PAGE = 4096 };
@@ -291,13 +291,9 @@ int main(int argc, char **argv)
 					  HANDLER(CAME, came), HANDLER(END, end) };
 	int i, everything = 0;
 	long steps, n;
-	void *room;
 
 	/* The end of the heap is one of the slots: the allocator has enough below it, and keeps that on fabrics that pin nothing too. */
-	CHECK(mallopt(M_MMAP_MAX, 0) && mallopt(M_TRIM_THRESHOLD, -1) && mallopt(M_ARENA_MAX, 1));
-	room = malloc(64 << 20);
-	CHECK(room != NULL);
-	free(room);
+	keep_room(64 << 20);
 	OK(gasnet_init(&argc, &argv));
 #ifdef GASNET_SEGMENT_EVERYTHING
 	everything = 1;

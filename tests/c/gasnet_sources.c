@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "gasnet_check.h"
+#include "gasnet_heap.h"
 
 enum { PUT_HERE = 200, WHERE, LEN = 1 << 20 };
 
@@ -102,12 +102,7 @@ static char *come(const char *way)
 	if (strcmp(way, "shmdt") == 0) return attach(NULL, 0);
 	if (strcmp(way, "object") == 0) return open_object(0);
 	if (strcmp(way, "brk") == 0 || strcmp(way, "sbrk") == 0) {
-		char *room;
-
-		CHECK(mallopt(M_MMAP_MAX, 0) && mallopt(M_TRIM_THRESHOLD, -1) && mallopt(M_ARENA_MAX, 1));
-		room = (char *)malloc(64 << 20);
-		CHECK(room != NULL);
-		free(room);
+		keep_room(64 << 20);
 		return end_of_heap();
 	}
 	return map(NULL);

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "gasnet_check.h"
+#include "gasnet_heap.h"
 
 extern int gasneti_is_pinned(const void *addr, size_t len);
 
@@ -153,9 +153,7 @@ static void one(const char *way, char **objects)
 	} else if (strcmp(way, "object") == 0) {
 		mine = open_object(objects[0]);
 	} else if (strcmp(way, "sbrk") == 0) {
-		other = (char *)malloc(64 << 20);
-		CHECK(other != NULL);
-		free(other);
+		keep_room(64 << 20);
 		mine = end_of_heap();
 	} else {
 		mine = map(NULL, LEN);
