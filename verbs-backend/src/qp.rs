@@ -65,6 +65,9 @@ pub enum QpError {
         #[source]
         source: io::Error,
     },
+    /// The system has no random bytes.
+    #[error("no random bytes for the first packet sequence number of a queue pair")]
+    Random(#[source] io::Error),
     /// A size is beyond the device's.
     #[error("{asked} {what} of a queue pair: the device takes at most {limit}")]
     Size {
@@ -219,6 +222,7 @@ impl Qp {
             Err(_) if !port.ethernet && options.gid_index.is_none() => None,
             Err(error) => return Err(error.into()),
         };
+        let psn = endpoint::random_psn().map_err(QpError::Random)?;
         let pd = Arc::clone(&pd.0);
         let mut inline = options.max_inline;
         let (raw, capabilities) = loop {
@@ -251,7 +255,7 @@ impl Qp {
             port,
             gid,
             qpn,
-            psn: endpoint::random_psn(),
+            psn,
             sends: Mutex::default(),
             receives: Mutex::default(),
             posts: AtomicU64::new(0),

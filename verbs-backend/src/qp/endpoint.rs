@@ -1,7 +1,6 @@
 //! What two sides tell each other to connect, and the states on the way.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 
 use verbs_sys as sys;
@@ -158,10 +157,10 @@ impl Endpoint {
 }
 
 /// A first packet sequence number that late packets of an earlier connection will not match.
-pub(super) fn random_psn() -> u32 {
-    // The standard library seeds its hashers from the system's randomness.
-    let [a, b, c, ..] = RandomState::new().build_hasher().finish().to_le_bytes();
-    u32::from_le_bytes([a, b, c, 0])
+pub(super) fn random_psn() -> io::Result<u32> {
+    let mut number = [0; 4];
+    getrandom::fill(&mut number[..3])?;
+    Ok(u32::from_le_bytes(number))
 }
 
 /// The likely reason that a change of state was refused.
@@ -222,7 +221,7 @@ mod tests {
 
     #[test]
     fn sequence_numbers_have_24_bits_and_differ() {
-        let numbers: Vec<u32> = (0..8).map(|_| random_psn()).collect();
+        let numbers: Vec<u32> = (0..8).map(|_| random_psn().unwrap()).collect();
         assert!(numbers.iter().all(|n| n >> 24 == 0));
         assert!(numbers.iter().any(|&n| n != numbers[0]));
     }

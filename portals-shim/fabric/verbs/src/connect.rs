@@ -14,7 +14,7 @@ use super::proto::offload::Offloaded;
 use super::settings::{Connect, Settings};
 use super::witness::Witness;
 use crate::advice::{advise, failed, unusable};
-use crate::contact::{Contact, Directory, contact_bytes, random};
+use crate::contact::{Contact, Directory, contact_bytes, random_qkey, random_token};
 use crate::trusted::TRUST;
 use crate::verbs::{Adapter, Conn, Counters, Due, Peers, Queues, Verbs};
 use fabric_api::attached::Attached;
@@ -160,7 +160,7 @@ impl Unconnected {
             mail,
             joiner,
             strict,
-            token: random(),
+            token: random_token().map_err(failed)?,
         })
     }
 
@@ -177,8 +177,7 @@ impl Unconnected {
             port: port.number,
             gid_index,
             route: settings.route,
-            // The highest bit is the kernel's.
-            qkey: (random() as u32) & 0x7fff_ffff,
+            qkey: random_qkey().map_err(failed)?,
             receives: DATAGRAM_RECEIVES,
             sends: DATAGRAM_SENDS,
             size: mail::LONGEST,
@@ -250,7 +249,7 @@ impl Unconnected {
                 directory,
                 vector: None,
                 token: self.token,
-                attempts: random() as u32,
+                attempts: random_token().map_err(failed)? as u32,
                 pending: 0,
                 bell: Arc::new(bell),
                 lost: None,

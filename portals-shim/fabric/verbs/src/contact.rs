@@ -1,7 +1,7 @@
 //! How a process of a job is reached by datagrams.
 
 use crate::directory;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use verbs_backend::DatagramAddress;
 
 /// Where a process takes datagrams, and the token that they must carry.
@@ -33,8 +33,26 @@ impl directory::Contact for Contact {
 /// How ranks find each other.
 pub(crate) type Directory = directory::Directory<Contact>;
 
-/// A number that nobody else has, most likely.
-pub(crate) fn random() -> u64 {
-    // The standard library seeds its hashers from the system's randomness.
-    RandomState::new().build_hasher().finish()
+/// What others must know to talk to a process, which nobody can guess.
+pub(crate) fn random_token() -> io::Result<u64> {
+    let mut token = [0; 8];
+    host::secret::random(&mut token)?;
+    Ok(u64::from_ne_bytes(token))
+}
+
+/// A key of datagrams that nobody can guess. Keys with the highest bit are the kernel's.
+pub(crate) fn random_qkey() -> io::Result<u32> {
+    Ok(random_token()? as u32 & 0x7fff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_datagrams_differ_and_are_not_the_kernels() {
+        let keys: Vec<u32> = (0..64).map(|_| random_qkey().unwrap()).collect();
+        assert!(keys.iter().all(|key| key >> 31 == 0));
+        assert!(keys.iter().any(|key| *key != keys[0]));
+    }
 }

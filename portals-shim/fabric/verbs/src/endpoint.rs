@@ -38,6 +38,7 @@ use super::advice::{failed, unusable};
 use super::connect::Unconnected;
 use super::directory::Directory;
 use super::settings::Settings;
+use crate::contact::random_token;
 use crate::trusted::TRUST;
 use contact::reachable;
 use fabric_api::address::AddressBook;
@@ -56,13 +57,6 @@ pub(crate) use words::{BYTES as WORD, Sender};
 /// Peers that an endpoint talks to at a time, if the device has the queues: those that were given up and not disconnected
 /// are among them until somebody needs their place.
 pub const PEERS: u32 = 256;
-
-/// What others must know to talk to an endpoint, which nobody can guess.
-fn random_token() -> std::io::Result<u64> {
-    let mut token = [0; 8];
-    host::secret::random(&mut token)?;
-    Ok(u64::from_ne_bytes(token))
-}
 
 /// An endpoint that has its queues and knows nobody.
 pub(super) fn open(

@@ -1,7 +1,7 @@
 //! Opening the device, and finding the other ranks.
 
 use super::super::advice::{advise, failed, unusable};
-use super::super::contact::random;
+use super::super::contact::{random_qkey, random_token};
 use super::super::directory;
 use super::super::settings::Settings;
 use super::super::verbs::Counters;
@@ -129,19 +129,21 @@ impl Unconnected {
         let entries = DATA.0 + DATA.1 + COMMAND.0 + COMMAND.1;
         let cq = Cq::with_events(&device, entries).map_err(failed)?;
         let mtu = port.mtu.bytes();
-        let options = |(receives, sends): (u32, u32), size: usize| DatagramOptions {
+        let options = |qkey, (receives, sends): (u32, u32), size: usize| DatagramOptions {
             port: port.number,
             gid_index,
             route: settings.route,
-            // The highest bit is the kernel's.
-            qkey: (random() as u32) & 0x7fff_ffff,
+            qkey,
             receives,
             sends,
             size,
         };
         let small = COMMAND_MTU.min(mtu);
-        let command = DatagramQueue::new(&pd, &cq, &options(COMMAND, small)).map_err(failed)?;
-        let data = DatagramQueue::new(&pd, &cq, &options(DATA, mtu)).map_err(failed)?;
+        let queue = |depth, size| {
+            let qkey = random_qkey().map_err(failed)?;
+            DatagramQueue::new(&pd, &cq, &options(qkey, depth, size)).map_err(failed)
+        };
+        let (command, data) = (queue(COMMAND, small)?, queue(DATA, mtu)?);
         let patience = u64::try_from(settings.patience.as_nanos()).unwrap_or(u64::MAX);
         let config = Config {
             command: ChannelConfig {
@@ -164,7 +166,7 @@ impl Unconnected {
             command,
             data,
             config,
-            token: random(),
+            token: random_token().map_err(failed)?,
             who,
         })
     }
