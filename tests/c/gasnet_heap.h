@@ -7,7 +7,7 @@
 
 #include "gasnet_check.h"
 
-/* Has the allocator hold so many bytes that nobody uses: the library allocates too, and does not move the end of the heap for less. */
+/* Has the allocator hold so many bytes that nobody uses. What the library allocates comes from them, and the end of the heap stays. */
 static void keep_room(size_t bytes)
 {
 	volatile char *room;

@@ -158,7 +158,7 @@ pub(crate) struct Core {
     pub(crate) removed: Removed,
     /// Of messages without a tag, and of those with one.
     pub(crate) lists: [Lists; 2],
-    /// By the number that this side gave: a peer can only ask for it.
+    /// By numbers of this side: no peer chooses a key, so that their hash needs no secret.
     pub(crate) pending: FxHashMap<u64, Pending>,
     pub(crate) pool: BufferPool,
     last: u64,
@@ -652,7 +652,7 @@ impl Core {
         };
         let numbers = self.pending.iter().filter(|(_, p)| of_peer(p));
         let mut numbers: Vec<u64> = numbers.map(|(number, _)| *number).collect();
-        // In the order in which they began: a map has none, and time that is simulated is the same in every run.
+        // In the order in which they began. The map has none, and a simulation is the same in every run.
         numbers.sort_unstable();
         for number in numbers {
             self.unexpose(number, Failure::Unreachable);
