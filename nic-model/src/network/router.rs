@@ -650,18 +650,12 @@ fn age(slot: &Slot, now: SimTime, clock: u64) -> u64 {
 impl Output {
     /// The sum of the credits of each channel.
     fn check(&self, costs: &Costs) {
-        for vc in 0..4 {
-            let back: u16 = self
-                .returns
-                .iter()
-                .filter(|back| usize::from(back.vc) == vc)
-                .map(|back| back.flits)
-                .sum();
-            assert_eq!(
-                self.credits[vc] + back + self.occupied[vc],
-                costs.input_buffer,
-                "credits of channel {vc}"
-            );
+        let mut sums = self.occupied;
+        for back in &self.returns {
+            sums[usize::from(back.vc)] += back.flits;
+        }
+        for (vc, (sum, credits)) in sums.into_iter().zip(self.credits).enumerate() {
+            assert_eq!(credits + sum, costs.input_buffer, "credits of channel {vc}");
         }
     }
 }
