@@ -199,7 +199,7 @@ mod tests {
     /// [`run_in`] refuses what breaks a bound.
     #[test]
     fn no_figure_of_any_machine_is_better_than_its_parameters_allow() {
-        for name in Machine::names() {
+        let all = |name: &str| {
             let machine = Machine::named(name).unwrap();
             for software in [Software::default(), mpi(&machine)] {
                 run_in(&machine, Mode::Generic, software, &points(Point::OneWay)).unwrap();
@@ -209,7 +209,12 @@ mod tests {
                 run_in(&machine, Mode::Accelerated, Software::default(), &points).unwrap();
             }
             run(&machine, &[0, 17, 512, 16_384].map(Point::SameNode)).unwrap();
-        }
+        };
+        thread::scope(|scope| {
+            for name in Machine::names() {
+                scope.spawn(move || all(name));
+            }
+        });
     }
 
     /// An instrument that times the reading of a full queue finds 3.6 million messages per second here.
