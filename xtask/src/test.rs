@@ -4,6 +4,11 @@ use crate::cargo::{self, WORKSPACE_TESTS, cargo};
 use crate::{architectures, book, device, hostile, mpi, packages, sound};
 use anyhow::{Result, bail};
 
+/// Tests at one time for each processor: those of jobs wait for processes more than they compute.
+const TESTS_AT_ONCE: usize = 2;
+/// How many libtest runs at one time, of the environment.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
 /// The target that counts instructions.
 const COUNTS: [&str; 2] = ["--test", "instructions"];
 
@@ -103,11 +108,13 @@ fn look_and_build(options: &Options) -> Result<()> {
 fn workspace() -> Result<()> {
     let other = std::thread::spawn(meanwhile);
     let (name, value) = cargo::BUILT;
-    let tests = cargo::run(
-        cargo(&WORKSPACE_TESTS)
-            .arg("--no-fail-fast")
-            .env(name, value),
-    );
+    let mut tests = cargo(&WORKSPACE_TESTS);
+    tests.arg("--no-fail-fast").env(name, value);
+    if std::env::var_os(TEST_THREADS).is_none() {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        tests.env(TEST_THREADS, (TESTS_AT_ONCE * processors).to_string());
+    }
+    let tests = cargo::run(&mut tests);
     let done = other
         .join()
         .unwrap_or_else(|_| bail!("what is done beside the tests panicked"));
