@@ -63,25 +63,16 @@ pub(super) struct Joined {
 #[derive(Debug)]
 struct Pending {
     line: Line,
-    /// What it has left for its hello; none for rank 0, which has started the simulation, and for threads of this process.
+    /// What it has left for its hello; none for rank 0, which has started the simulation.
     left: Option<Awake>,
     process: Option<OwnedFd>,
-}
-
-/// How ranks reach the simulation.
-#[derive(Debug)]
-pub(super) enum Way {
-    /// By a socket that listens; rank 0 by its own.
-    Listener(OwnedFd),
-    /// They are threads of this process, whose memory this is.
-    Threads(Arc<Files>),
 }
 
 /// The ranks that have come, and those who want to.
 #[derive(Debug)]
 pub(super) struct Door {
     secret: Secret,
-    way: Way,
+    listener: OwnedFd,
     pending: Vec<Pending>,
     joined: Vec<Option<Joined>>,
     /// What ranks have left to come until something is said of it, once the first has.
@@ -106,18 +97,22 @@ enum Verdict {
 }
 
 impl Door {
-    /// For `want` ranks, of which `lines` are connected already.
-    pub(super) fn new(secret: Secret, way: Way, want: usize, lines: Vec<OwnedFd>) -> Self {
-        let founder = matches!(way, Way::Listener(_));
+    /// For `want` ranks, of which `founder` is connected already.
+    pub(super) fn new(
+        secret: Secret,
+        listener: OwnedFd,
+        want: usize,
+        founder: Option<OwnedFd>,
+    ) -> Self {
         let pending = |socket: OwnedFd| Pending {
-            process: founder.then(|| pidfd(&socket).ok()).flatten(),
+            process: pidfd(&socket).ok(),
             line: Line::new(socket),
             left: None,
         };
         Self {
             secret,
-            way,
-            pending: lines.into_iter().map(pending).collect(),
+            listener,
+            pending: founder.map(pending).into_iter().collect(),
             joined: (0..want).map(|_| None).collect(),
             left: None,
             breath: None,
@@ -221,10 +216,8 @@ impl Door {
             add(arrivals.end.as_fd(), Who::End);
         }
         let breath = self.breath.map(|b| b.0).filter(|until| *until > now);
-        if let Way::Listener(listener) = &self.way
-            && breath.is_none()
-        {
-            add(listener.as_fd(), Who::Caller);
+        if breath.is_none() {
+            add(self.listener.as_fd(), Who::Caller);
         }
         for (at, pending) in self.pending.iter().enumerate() {
             add(pending.line.as_fd(), Who::Pending(at));
@@ -265,10 +258,9 @@ impl Door {
         let verdict = match pending.line.hear_with(&mut buffer, &mut fds) {
             Received::Nothing if !pending.process.as_ref().is_some_and(has_exited) => return Ok(()),
             Received::Nothing | Received::Closed => {
-                return match (self.pending.remove(at).left, &self.way) {
-                    (Some(_), _) => Ok(()),
-                    (None, Way::Listener(_)) => Err(ServeError::Left { rank: 0 }),
-                    (None, Way::Threads(_)) => Err(self.missing()),
+                return match self.pending.remove(at).left {
+                    Some(_) => Ok(()),
+                    None => Err(ServeError::Left { rank: 0 }),
                 };
             }
             Received::TooLong => Verdict::Stranger(NO_HELLO.to_owned()),
@@ -281,11 +273,10 @@ impl Door {
         } = self.pending.remove(at);
         match verdict {
             Verdict::Rank(rank, config, memory) => {
-                if self.left.is_none() && matches!(self.way, Way::Listener(_)) {
+                if self.left.is_none() {
                     self.left = Some(Awake::new(GATHER));
                 }
-                let ends = || matches!(self.way, Way::Listener(_)).then(|| pidfd(&line).ok());
-                let process = process.or_else(|| ends().flatten());
+                let process = process.or_else(|| pidfd(&line).ok());
                 let joined = Joined {
                     line,
                     config,
@@ -363,14 +354,12 @@ impl Door {
         else {
             return hello(format!("rank {rank} of {}", self.joined.len()));
         };
-        let files = match (memory, &self.way) {
-            (Handed::Files(probe), Way::Listener(_)) => Files::received(fds, &probe).map(Arc::new),
-            (Handed::Own, Way::Threads(files)) => Ok(Arc::clone(files)),
-            (Handed::Refused(why), _) => Err(why),
-            (handed, _) => return hello(format!("rank {rank} hands over {handed:?}")),
+        let files = match memory {
+            Handed::Files(probe) => Files::received(fds, &probe),
+            Handed::Refused(why) => Err(why),
         };
         match files {
-            Ok(files) => Verdict::Rank(place, config, ProcessMemory::new(files)),
+            Ok(files) => Verdict::Rank(place, config, ProcessMemory::new(Arc::new(files))),
             Err(why) => Verdict::Unfit(ServeError::Memory { rank, why }),
         }
     }
@@ -406,9 +395,7 @@ impl Door {
 
     fn accept(&mut self) {
         for _ in 0..AT_ONCE {
-            let Way::Listener(listener) = &self.way else {
-                return;
-            };
+            let listener = &self.listener;
             match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => self.let_in(socket),
                 Err(errno) => match NotAccepted::of(errno, listener) {
@@ -450,9 +437,7 @@ impl Door {
         for line in joined.chain(self.pending.iter().map(|p| &p.line)) {
             line.refuse(&why);
         }
-        let Way::Listener(listener) = &self.way else {
-            return;
-        };
+        let listener = &self.listener;
         let until = Instant::now() + LINGER;
         loop {
             let left = until.saturating_duration_since(Instant::now());

@@ -1,7 +1,7 @@
 //! Portals over the simulated Cray SeaStar.
 //!
 //! ```text
-//!  rank (process or thread)              the process that holds the simulation
+//!  rank                                  the process that holds the simulation
 //!  start.rs    rank 0 starts it          door.rs     who may join
 //!  rank.rs     every call a question ──► server.rs   sockets; line.rs: one
 //!                 over a socket,         sim.rs      virtual time, the order of everything
@@ -13,7 +13,7 @@
 //!                                        firmware-sim, nic-model
 //! ```
 //!
-//! `choice.rs` reads what is to be simulated.
+//! `choice.rs` reads what is to be simulated. Ranks that are threads of one process share the simulation, without sockets: `threads.rs`.
 //!
 //! Rank 0 starts the simulation ([`SIMULATION_COMMAND`]) and publishes its socket's name. The
 //! simulation ends when the last rank has left.
@@ -55,6 +55,7 @@ mod sim;
 mod simulation;
 mod ssnal;
 mod start;
+mod threads;
 mod trace;
 mod trusted;
 mod usermem;
@@ -64,14 +65,11 @@ use fabric_api::attached::Attached;
 use fabric_api::config::{FabricConfig, FabricError};
 use fabric_api::identity::{Ids, Wishes, identity, rank_config};
 use fabric_api::place::Placement;
-use host::own_thread::spawn_own_thread;
-use host::secret::Secret;
 use launch::Job;
 use nic_model::{Faults, Machine};
-use portals_core::{NiConfig, ProcessId};
-use rank::{Client, Of};
+use rank::Client;
 use start::Address;
-use std::os::fd::OwnedFd;
+use threads::{Seat, seats};
 
 pub use choice::{
     EXECUTABLE_VARIABLE, MpiLayer, SILENT_RANK, SIMULATION_COMMAND, check, check_faults, check_map,
@@ -101,17 +99,9 @@ pub fn is_header(packet: &[u8], nid: u32) -> bool {
     })
 }
 
-fn join(
-    socket: OwnedFd,
-    secret: &Secret,
-    rank: u32,
-    config: NiConfig,
-    of: Of,
-    peers: Vec<ProcessId>,
-) -> Result<Attached, FabricError> {
-    let client = Client::join(socket, secret, rank, &config, of)
-        .map_err(|why| unusable(format!("the simulation did not take this rank: {why}")))?;
-    Ok(Attached::elsewhere(Box::new(client), config, peers, TRUST))
+/// A rank was not taken, and why.
+fn not_taken(why: String) -> FabricError {
+    unusable(format!("the simulation did not take this rank: {why}"))
 }
 
 /// Joins the simulation of the job; collective. Rank 0 starts it.
@@ -147,17 +137,11 @@ pub fn open(
         Some(socket) => socket,
         None => address.connect(job)?,
     };
-    join(
-        socket,
-        &address.secret,
-        job.rank(),
-        config,
-        Of::Process,
-        peers,
-    )
+    let client = Client::join(socket, &address.secret, job.rank(), &config).map_err(not_taken)?;
+    Ok(Attached::elsewhere(Box::new(client), config, peers, TRUST))
 }
 
-/// A simulation in a thread of this process, and `ranks` sockets to it; for ranks that are threads.
+/// A simulation in this process, of `ranks` ranks that are threads of it.
 ///
 /// Each element is to be turned into an interface by [`InThread::join`] on the rank's own thread,
 /// because joining waits for all others.
@@ -198,36 +182,20 @@ fn in_threads_on(
     place: Placement,
     setting: Setting,
 ) -> Result<Vec<InThread>, FabricError> {
-    let mut ours = Vec::new();
-    let mut theirs = Vec::new();
-    let secret = Secret::new().map_err(|e| unusable(e.to_string()))?;
-    for rank in 0..ranks {
-        let (a, b) =
-            start::pair().map_err(|e| unusable(format!("cannot make a socket pair: {e}")))?;
-        ours.push(InThread {
-            socket: a,
-            secret,
-            rank,
-            ranks,
-            place,
-        });
-        theirs.push(b);
-    }
-    let serve = move || {
-        if let Err(e) = server::serve_connected(theirs, secret, setting) {
-            tracing::error!("simulation: {e}");
-        }
+    let seats = seats(ranks, setting).map_err(|e| unusable(e.to_string()))?;
+    let in_thread = |(rank, seat)| InThread {
+        seat,
+        rank,
+        ranks,
+        place,
     };
-    spawn_own_thread("seastar-sim", serve)
-        .map_err(|e| unusable(format!("cannot start a thread: {e}")))?;
-    Ok(ours)
+    Ok((0..ranks).zip(seats).map(in_thread).collect())
 }
 
 /// A rank-to-be of [`in_threads`].
 #[derive(Debug)]
 pub struct InThread {
-    socket: OwnedFd,
-    secret: Secret,
+    seat: Seat,
     rank: u32,
     ranks: u32,
     place: Placement,
@@ -239,23 +207,19 @@ impl InThread {
         self.rank
     }
 
-    /// The connection and what is said over it first, for tests.
+    /// What takes part, for tests.
     #[cfg(test)]
-    fn into_parts(self) -> (OwnedFd, Secret) {
-        (self.socket, self.secret)
+    fn into_seat(self) -> Seat {
+        self.seat
     }
 
     /// Joins and waits for the others.
     pub fn join(self) -> Result<Attached, FabricError> {
         const JID: u32 = 1;
-        join(
-            self.socket,
-            &self.secret,
-            self.rank,
-            rank_config(self.place, self.rank, JID),
-            Of::Thread,
-            (0..self.ranks).map(|r| self.place.of(r)).collect(),
-        )
+        let config = rank_config(self.place, self.rank, JID);
+        let peers = (0..self.ranks).map(|r| self.place.of(r)).collect();
+        let client = Client::join_thread(self.seat, &config).map_err(not_taken)?;
+        Ok(Attached::elsewhere(Box::new(client), config, peers, TRUST))
     }
 }
 

@@ -21,6 +21,7 @@
 //! Beside a hello are the descriptors of the rank's memory, beside the beginning that of the listening socket.
 
 use super::owner::Owner;
+use super::sim::Sim;
 use super::usermem::Probe;
 use fabric_api::call::{Answer, Call, EqList};
 use host::secret::Secret;
@@ -28,7 +29,7 @@ use portals_core::{Error, NiConfig, ProcessId};
 use serde::{Deserialize, Serialize};
 
 /// Both sides must be built alike; the number changes with every change of these types.
-pub(super) const VERSION: u32 = 10;
+pub(super) const VERSION: u32 = 11;
 /// Longest datagram, bytes: a call with 64 iovec entries fits many times.
 pub(super) const MAX_DATAGRAM: usize = 16 * 1024;
 /// Begins the hello of a rank.
@@ -65,8 +66,6 @@ pub(super) struct Arrival {
 pub(super) enum Handed {
     /// By the descriptors beside the hello.
     Files(Probe),
-    /// It is the simulation's own: the rank is a thread of the same process.
-    Own,
     /// Not at all, and why: the end of a sentence.
     Refused(String),
 }
@@ -99,6 +98,17 @@ pub(super) struct Reply {
     pub(super) result: Result<Answer, Error>,
     /// What the user should know of a failure; empty otherwise.
     pub(super) note: String,
+}
+
+impl Reply {
+    /// What every rank is told first.
+    pub(super) fn started(sim: &Sim) -> Self {
+        Self {
+            clock: sim.start().as_ps(),
+            result: Ok(Answer::Done),
+            note: String::new(),
+        }
+    }
 }
 
 /// The first bytes of a connection.

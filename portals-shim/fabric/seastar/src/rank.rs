@@ -6,6 +6,7 @@ use super::proto::{
     ARRIVAL, Arrival, HELLO, Handed, Hello, MAX_DATAGRAM, Question, Reply, opening,
 };
 use super::start::send_with;
+use super::threads::Seat;
 use super::usermem::{Files, Probe};
 use fabric_api::bridge::{Bridge, Caller, ClockKind};
 use fabric_api::call::{Answer, Call, EqList, Wait};
@@ -77,14 +78,32 @@ pub(super) struct Client {
     kept: Mutex<Kept>,
 }
 
+/// How a client reaches the simulation.
+#[derive(Debug)]
+enum Line {
+    Socket(Socket),
+    /// It is in this process.
+    Seat(Seat),
+}
+
+impl Line {
+    /// `None`: there will be no answer.
+    fn exchange(&mut self, question: Question) -> Result<Option<Reply>, Error> {
+        match self {
+            Self::Socket(socket) => socket.exchange(&question),
+            Self::Seat(seat) => Ok(seat.ask(question)),
+        }
+    }
+}
+
 /// The socket, and a datagram, which is more than a thread with a small stack has room for.
 #[derive(Debug)]
-struct Line {
+struct Socket {
     socket: OwnedFd,
     datagram: Vec<u8>,
 }
 
-impl Line {
+impl Socket {
     /// `None`: the other side is gone.
     fn exchange(&mut self, question: &Question) -> Result<Option<Reply>, Error> {
         let bytes = postcard::to_slice(question, &mut self.datagram).map_err(|_| Error::NoSpace)?;
@@ -124,7 +143,6 @@ impl Line {
     fn join<H: Serialize>(
         socket: OwnedFd,
         opening: Vec<u8>,
-        of: Of,
         hello: impl FnOnce(Handed) -> H,
     ) -> Result<(Self, Reply), String> {
         let mut line = Self {
@@ -134,19 +152,15 @@ impl Line {
         // Somewhere in memory, for the simulation to show that it reads there.
         let mut word = Box::new([0; Probe::LEN]);
         random(&mut word[..]).map_err(|e| format!("no random bytes: {e}"))?;
-        let files = match of {
-            Of::Process => Some(Files::own()),
-            Of::Thread => None,
-        };
+        let files = Files::own();
         let memory = match &files {
-            None => Handed::Own,
-            Some(Ok(_)) => Handed::Files(Probe {
+            Ok(_) => Handed::Files(Probe {
                 address: word.as_ptr().expose_provenance() as u64,
                 word: *word,
             }),
-            Some(Err(why)) => Handed::Refused(why.chars().take(1000).collect()),
+            Err(why) => Handed::Refused(why.chars().take(1000).collect()),
         };
-        let files = files.as_ref().and_then(|files| files.as_ref().ok());
+        let files = files.as_ref().ok();
         let reply = line.introduce(opening, &hello(memory), files);
         drop(word);
         let reply = reply.ok_or("the simulation ended before it began")?;
@@ -155,15 +169,6 @@ impl Line {
             Err(_) => Err(reply.note),
         }
     }
-}
-
-/// Whose rank a client is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
-    /// Of this process, which the simulation is not.
-    Process,
-    /// Of one of its threads; the others are ranks too, each with a client of its own.
-    Thread,
 }
 
 /// Gives the gate back.
@@ -182,14 +187,19 @@ impl Client {
         secret: &Secret,
         rank: u32,
         config: &NiConfig,
-        of: Of,
     ) -> Result<Self, String> {
-        let (line, reply) = Line::join(socket, opening(HELLO, secret), of, |memory| Hello {
+        let (socket, reply) = Socket::join(socket, opening(HELLO, secret), |memory| Hello {
             rank,
             config: *config,
             memory,
         })?;
-        Ok(Self::new(line, &reply, of, "of this job"))
+        Ok(Self::new(Line::Socket(socket), &reply, "of this job"))
+    }
+
+    /// Joins as a rank that is a thread, and waits until all ranks have; an error says why not.
+    pub(super) fn join_thread(seat: Seat, config: &NiConfig) -> Result<Self, String> {
+        let reply = seat.join(config)?;
+        Ok(Self::new(Line::Seat(seat), &reply, "of this job"))
     }
 
     /// Joins an open simulation as an endpoint of `owner`, and gives its process id; an error says why not.
@@ -200,21 +210,22 @@ impl Client {
         owner: Owner,
     ) -> Result<(Self, ProcessId), String> {
         let opening = opening(ARRIVAL, secret);
-        let (mut line, reply) = Line::join(socket, opening, Of::Process, |memory| Arrival {
+        let (mut socket, reply) = Socket::join(socket, opening, |memory| Arrival {
             config: *config,
             owner,
             memory,
         })?;
-        let id = line.hear().ok_or("the simulation has ended")?;
-        Ok((Self::new(line, &reply, Of::Process, "of this endpoint"), id))
+        let id = socket.hear().ok_or("the simulation has ended")?;
+        let client = Self::new(Line::Socket(socket), &reply, "of this endpoint");
+        Ok((client, id))
     }
 
-    fn new(line: Line, joined: &Reply, of: Of, whose: &'static str) -> Self {
+    fn new(line: Line, joined: &Reply, whose: &'static str) -> Self {
         // Joining was a call.
         HAS_CALLED.set(true);
         Self {
+            own_process: matches!(line, Line::Socket(_)),
             line: Mutex::new(line),
-            own_process: of == Of::Process,
             gate: Gate::new(),
             clock: AtomicU64::new(joined.clock),
             lost: AtomicBool::new(false),
@@ -234,7 +245,7 @@ impl Client {
         Error::Fail
     }
 
-    pub(super) fn ask(&self, question: &Question) -> Result<Answer, Error> {
+    pub(super) fn ask(&self, question: Question) -> Result<Answer, Error> {
         let _begun = Begun::new();
         let reply = self.exchange(question)?;
         if !reply.note.is_empty() {
@@ -243,7 +254,8 @@ impl Client {
         reply.result
     }
 
-    fn exchange(&self, question: &Question) -> Result<Reply, Error> {
+    fn exchange(&self, question: Question) -> Result<Reply, Error> {
+        let closes = matches!(question, Question::Call(Call::Close));
         self.gate.enter();
         let _inside = Inside(&self.gate);
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
@@ -252,7 +264,7 @@ impl Client {
         }
         let reply = line.exchange(question)?.ok_or_else(|| self.lost())?;
         self.clock.store(reply.clock, Ordering::Relaxed);
-        if matches!(question, Question::Call(Call::Close)) && reply.result.is_ok() {
+        if closes && reply.result.is_ok() {
             self.closed.store(true, Ordering::Release);
         }
         Ok(reply)
@@ -278,7 +290,7 @@ impl Client {
             between()?;
             let slice = left.min(SLICE);
             let eqs = eqs.clone();
-            let answer = self.ask(&match wait {
+            let answer = self.ask(match wait {
                 Wait::Forever => Question::Slice(eqs, slice),
                 _ => Question::Call(Call::EqPoll {
                     eqs,
@@ -321,18 +333,18 @@ impl Bridge for Client {
                 {
                     self.wait_in_slices(eqs, *wait, || Ok(()))?
                 }
-                _ => self.ask(&Question::Call(call))?,
+                _ => self.ask(Question::Call(call))?,
             };
             self.kept().answered(effect, &answer);
             return Ok(answer);
         }
         // In the order in which the simulation answers: numbers of descriptors come back.
         let mut kept = self.kept();
-        let answer = self.ask(&Question::Call(call))?;
+        let answer = self.ask(Question::Call(call))?;
         kept.answered(effect, &answer);
         let questions = kept.questions();
         if !questions.is_empty() {
-            let ask = |md: MdHandle| self.ask(&Question::Call(Call::MdQuery(md)));
+            let ask = |md: MdHandle| self.ask(Question::Call(Call::MdQuery(md)));
             let known = |md| (md, Known::of(&ask(md)));
             let answers: Vec<(MdHandle, Known)> = questions.into_iter().map(known).collect();
             kept.answers(&answers);
@@ -357,10 +369,10 @@ impl Bridge for Client {
     }
 
     fn leave(&self) -> Result<(), Error> {
-        self.ask(&Question::Leave).map(|_| ())
+        self.ask(Question::Leave).map(|_| ())
     }
 
     fn rejoin(&self) -> Result<(), Error> {
-        self.ask(&Question::Rejoin).map(|_| ())
+        self.ask(Question::Rejoin).map(|_| ())
     }
 }

@@ -4,20 +4,18 @@
 mod places;
 
 use super::choice::SILENT_RANK;
-use super::door::{Door, Way};
+use super::door::Door;
 use super::line::{Line, Received, Sent};
 use super::proto::{MAX_DATAGRAM, Question, Reply};
 use super::sim::{Request, Return, Setting, Sim, SimError};
 use super::trace;
-use super::usermem::{Files, UserMemory};
-use fabric_api::call::Answer;
+use super::usermem::UserMemory;
 use host::secret::Secret;
 use portals_core::NiConfig;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) use places::serve_places;
@@ -98,24 +96,7 @@ pub(super) fn serve(
 ) -> Result<(), ServeError> {
     // Whoever has connected may be gone before it is accepted.
     rustix::io::ioctl_fionbio(&listener, true).map_err(system("using the socket"))?;
-    begin(
-        Door::new(secret, Way::Listener(listener), want, vec![founder]),
-        setting,
-    )
-}
-
-/// Simulates for connected sockets that each begin with a hello, in any order; ranks are threads of this process.
-pub(super) fn serve_connected(
-    sockets: Vec<OwnedFd>,
-    secret: Secret,
-    setting: Setting,
-) -> Result<(), ServeError> {
-    let want = sockets.len();
-    let own = Files::own().map_err(|why| ServeError::Memory { rank: 0, why })?;
-    begin(
-        Door::new(secret, Way::Threads(Arc::new(own)), want, sockets),
-        setting,
-    )
+    begin(Door::new(secret, listener, want, Some(founder)), setting)
 }
 
 fn begin(door: Door, setting: Setting) -> Result<(), ServeError> {
@@ -305,24 +286,31 @@ impl Ranks {
             return;
         };
         let mut buffer = [0; MAX_DATAGRAM];
-        let question = match of.line.hear(&mut buffer) {
+        let question: Option<Question> = match of.line.hear(&mut buffer) {
             Received::Nothing => return,
             Received::Closed => return self.gone(sim, rank),
             Received::TooLong => None,
             Received::Datagram(n) => postcard::from_bytes(&buffer[..n]).ok(),
         };
-        let request = match question {
-            Some(Question::Call(call)) => Request::Call(call),
-            Some(Question::Slice(eqs, nanos)) => Request::Slice(eqs, nanos),
-            Some(Question::Leave) => Request::Leave,
-            Some(Question::Rejoin) => Request::Rejoin,
-            Some(Question::Strayed(call)) => Request::Strayed(call),
-            Some(Question::Enter) => Request::Enter,
-            Some(Question::Forget(peer)) => Request::Forget(peer),
-            None => return self.dismiss(sim, rank, "says what no rank says"),
+        let Some(question) = question else {
+            return self.dismiss(sim, rank, "says what no rank says");
         };
-        if !sim.handle_call(rank, request) {
+        if !sim.handle_call(rank, question.into()) {
             self.dismiss(sim, rank, "asks before it is answered");
+        }
+    }
+}
+
+impl From<Question> for Request {
+    fn from(question: Question) -> Self {
+        match question {
+            Question::Call(call) => Self::Call(call),
+            Question::Slice(eqs, nanos) => Self::Slice(eqs, nanos),
+            Question::Leave => Self::Leave,
+            Question::Rejoin => Self::Rejoin,
+            Question::Strayed(call) => Self::Strayed(call),
+            Question::Enter => Self::Enter,
+            Question::Forget(peer) => Self::Forget(peer),
         }
     }
 }
@@ -335,58 +323,86 @@ fn deadlock_note(sim: &Sim) -> String {
     )
 }
 
-fn simulate(mut sim: Sim, mut ranks: Ranks) -> Result<(), ServeError> {
-    for rank in 0..ranks.connected.len() {
-        let started = Reply {
-            clock: sim.start().as_ps(),
-            result: Ok(Answer::Done),
-            note: String::new(),
-        };
-        ranks.answer(&mut sim, rank, &started);
+/// What the ranks of a job are answered, and when its files are written.
+#[derive(Debug)]
+pub(super) struct Answers {
+    told_of_all: bool,
+    /// Deadlocks before the calls that are being answered.
+    before: u64,
+}
+
+impl Answers {
+    pub(super) fn new(sim: &Sim) -> Self {
+        Self {
+            told_of_all: false,
+            before: sim.deadlocks(),
+        }
     }
-    let mut told_of_all = false;
-    let mut before = sim.deadlocks();
-    while sim.live() > 0 {
-        while let Some(Return {
+
+    /// Who returns, and with what answer.
+    pub(super) fn of(&mut self, sim: &mut Sim, returned: Return) -> (usize, Reply) {
+        let Return {
             rank,
             clock,
             result,
-        }) = sim.poll_return()
-        {
-            let deadlocked = sim.deadlocks() > before && result.is_err();
-            let answer = Reply {
-                clock: clock.as_ps(),
-                result,
-                note: if deadlocked {
-                    deadlock_note(&sim)
-                } else {
-                    String::new()
-                },
-            };
-            if sim.live() == 0 || deadlocked {
-                trace::end(&mut sim, &mut told_of_all);
-            }
-            ranks.answer(&mut sim, rank, &answer);
+        } = returned;
+        let deadlocked = sim.deadlocks() > self.before && result.is_err();
+        let note = match deadlocked {
+            true => deadlock_note(sim),
+            false => String::new(),
+        };
+        if sim.live() == 0 || deadlocked {
+            self.end(sim);
+        }
+        let reply = Reply {
+            clock: clock.as_ps(),
+            result,
+            note,
+        };
+        (rank, reply)
+    }
+
+    /// All that return now have been answered.
+    pub(super) fn heard_all(&mut self, sim: &Sim) {
+        self.before = sim.deadlocks();
+    }
+
+    /// The job is at its end: writes its files, once.
+    pub(super) fn end(&mut self, sim: &mut Sim) {
+        trace::end(sim, &mut self.told_of_all);
+    }
+}
+
+fn simulate(mut sim: Sim, mut ranks: Ranks) -> Result<(), ServeError> {
+    for rank in 0..ranks.connected.len() {
+        let started = Reply::started(&sim);
+        ranks.answer(&mut sim, rank, &started);
+    }
+    let mut answers = Answers::new(&sim);
+    while sim.live() > 0 {
+        while let Some(returned) = sim.poll_return() {
+            let (rank, reply) = answers.of(&mut sim, returned);
+            ranks.answer(&mut sim, rank, &reply);
         }
         if sim.live() == 0 {
             break;
         }
         let live = sim.live();
         if !sim.has_more() {
-            before = sim.deadlocks();
+            answers.heard_all(&sim);
         }
         ranks.hear(&mut sim)?;
         if sim.live() < live {
             // A rank has vanished; its launcher will end this process too.
-            trace::end(&mut sim, &mut told_of_all);
+            answers.end(&mut sim);
         }
     }
-    trace::end(&mut sim, &mut told_of_all);
+    answers.end(&mut sim);
     Ok(())
 }
 
 /// Says which rank has held virtual time for so long.
-fn say_silent(who: &str, rank: usize, patience: Option<Duration>) {
+pub(super) fn say_silent(who: &str, rank: usize, patience: Option<Duration>) {
     let seconds = patience.map_or(0.0, |p| p.as_secs_f64());
     let _ = writeln!(
         std::io::stderr(),

@@ -329,19 +329,6 @@ fn a_deadlocked_program_is_told_so() {
 }
 
 #[test]
-fn ranks_of_another_build_are_told_why_they_cannot_join() {
-    let (ours, theirs) = start::pair().unwrap();
-    // A hello that this build does not understand.
-    rustix::net::send(&ours, &[0, 99, 0, 0], rustix::net::SendFlags::empty()).unwrap();
-    let setting = setting(&FabricConfig::default()).unwrap();
-    let secret = Secret::new().unwrap();
-    assert!(server::serve_connected(vec![theirs], secret, setting).is_err());
-    let mut answer = [0; 256];
-    let (n, _) = rustix::net::recv(&ours, &mut answer, rustix::net::RecvFlags::empty()).unwrap();
-    assert!(String::from_utf8_lossy(&answer[..n]).contains("did not say hello"));
-}
-
-#[test]
 fn a_limited_wait_ends_at_its_limit() {
     let ends = ranks(2, |rank, opened| {
         let ni = &opened.interface;

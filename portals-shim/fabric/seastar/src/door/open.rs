@@ -6,7 +6,7 @@ use super::super::owner::Owner;
 use super::super::proto::{Arrival, Handed};
 use super::super::server::{ServeError, system};
 use super::super::usermem::{Files, ProcessMemory};
-use super::{Door, NO_HELLO, Verdict, Way};
+use super::{Door, NO_HELLO, Verdict};
 use host::own_thread::spawn_own_thread;
 use host::secret::Secret;
 use portals_core::NiConfig;
@@ -54,7 +54,7 @@ pub(crate) fn attend(listener: OwnedFd, secret: Secret) -> Result<Attended, Serv
     let bell = Arc::new(bell.map_err(system("making an event descriptor"))?);
     let (end, ours) = super::super::start::pair().map_err(system("making a pair of sockets"))?;
     let (sender, newcomers) = channel();
-    let mut door = Door::new(secret, Way::Listener(listener), 0, Vec::new());
+    let mut door = Door::new(secret, listener, 0, None);
     door.arrivals = Some(Arrivals {
         newcomers: sender,
         bell: Arc::clone(&bell),
@@ -108,7 +108,6 @@ impl Door {
         };
         let files = match &arrival.memory {
             Handed::Files(probe) => Files::received(fds, probe),
-            Handed::Own => Err("it hands over none".to_owned()),
             Handed::Refused(why) => Err(why.clone()),
         };
         match files {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::proto::{Question, Reply, opening};
-use crate::rank::{Client, Of};
+use crate::rank::Client;
 use crate::start::send_with;
 use crate::trusted::TRUST;
 use crate::usermem::Probe;
@@ -83,7 +83,7 @@ impl Served {
     /// Joins, and waits until all have.
     fn join(&self, rank: u32, line: OwnedFd) -> Result<Interface, String> {
         let config = rank_config(Placement::ONE, rank, 1);
-        let client = Client::join(line, &self.secret, rank, &config, Of::Process)?;
+        let client = Client::join(line, &self.secret, rank, &config)?;
         let attached = Attached::elsewhere(Box::new(client), config, Vec::new(), TRUST);
         Ok(portals_shim::fabric::Opened::from(attached).interface)
     }
@@ -172,7 +172,7 @@ fn strangers_of_every_kind_join_nothing_and_delay_nobody() {
     }
     drop(served.connect());
     let wrong = Secret::new().unwrap();
-    let forged = hello(&wrong, 1, Handed::Own);
+    let forged = hello(&wrong, 1, Handed::Refused(String::new()));
     let babble: [(&[u8], &str); 6] = [
         (&[0xff; 20], "no hello"),
         (&[0, 5, 1, 1], "no hello"),
@@ -204,7 +204,7 @@ fn whoever_is_silent_is_dropped_in_time_and_before_there_are_too_many() {
     let (listener, address) = listener();
     let (_founder, theirs) = start::pair().unwrap();
     let secret = Secret::new().unwrap();
-    let mut door = Door::new(secret, Way::Listener(listener), 2, vec![theirs]);
+    let mut door = Door::new(secret, listener, 2, Some(theirs));
     let mut sockets = Vec::new();
     for _ in 0..=MOST_PENDING {
         let socket = socket(SocketFlags::CLOEXEC);
@@ -238,7 +238,7 @@ fn the_time_in_which_the_simulation_is_stopped_is_nobodys() {
     let (listener, address) = listener();
     let (_founder, theirs) = start::pair().unwrap();
     let secret = Secret::new().unwrap();
-    let mut door = Door::new(secret, Way::Listener(listener), 2, vec![theirs]);
+    let mut door = Door::new(secret, listener, 2, Some(theirs));
     let socket = socket(SocketFlags::CLOEXEC);
     connect(&socket, &address).unwrap();
     while door.pending.len() < 2 {
@@ -260,7 +260,7 @@ fn ranks_that_have_not_come_in_time_are_waited_for() {
     let (listener, _) = listener();
     let (_founder, theirs) = start::pair().unwrap();
     let secret = Secret::new().unwrap();
-    let mut door = Door::new(secret, Way::Listener(listener), 2, vec![theirs]);
+    let mut door = Door::new(secret, listener, 2, Some(theirs));
     let over = || Some(Awake::new(Duration::ZERO));
     door.left = over();
     door.hello_within = Duration::ZERO;
@@ -281,7 +281,7 @@ fn another_user_is_turned_away_with_the_secret_too() {
     }
     let mut served = Served::new(2);
     let dumpable = rustix::process::dumpable_behavior().unwrap();
-    let bytes = served.hello(1, Handed::Own);
+    let bytes = served.hello(1, Handed::Refused(String::new()));
     let told = std::thread::scope(|s| {
         let other = s.spawn(|| {
             // Of this thread alone.
@@ -346,6 +346,16 @@ fn a_rank_that_cannot_take_part_ends_the_job_by_name_for_all() {
         let error = served.end().unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
+}
+
+#[test]
+fn a_founder_of_another_build_is_told_why_it_cannot_join() {
+    let served = Served::new(1);
+    // A hello that this build does not understand.
+    say(served.founder.as_ref().unwrap(), &[0, 99, 0, 0]);
+    let told = note(served.founder.as_ref().unwrap());
+    assert!(told.contains("did not say hello"), "{told}");
+    assert!(matches!(served.end(), Err(ServeError::Hello(_))));
 }
 
 #[test]
@@ -476,7 +486,7 @@ fn rank_of_another_process() {
     let keeps = line.try_clone().unwrap();
     let config = rank_config(Placement::ONE, 1, 1);
     let secret = Secret::from_hex(secret).unwrap();
-    let _client = Client::join(line, &secret, 1, &config, Of::Process).unwrap();
+    let _client = Client::join(line, &secret, 1, &config).unwrap();
     // It ends with the pipe of the test.
     let mut child = std::process::Command::new("cat")
         .stdout(std::process::Stdio::from(keeps))
@@ -532,7 +542,7 @@ fn ranks_of_a_large_job_may_all_connect_before_they_say_hello() {
     let (listener, address) = listener();
     let (founder, theirs) = start::pair().unwrap();
     let secret = Secret::new().unwrap();
-    let mut door = Door::new(secret, Way::Listener(listener), RANKS, vec![theirs]);
+    let mut door = Door::new(secret, listener, RANKS, Some(theirs));
     let mut lines = vec![founder];
     for _ in 1..RANKS {
         let line = socket(SocketFlags::CLOEXEC);
@@ -620,7 +630,7 @@ fn a_refused_connection_ends_nothing_and_is_said_to_be_refused() {
     let (listener, address) = listener();
     let (_founder, theirs) = start::pair().unwrap();
     let secret = Secret::new().unwrap();
-    let mut door = Door::new(secret, Way::Listener(listener), 2, vec![theirs]);
+    let mut door = Door::new(secret, listener, 2, Some(theirs));
     let line = socket(SocketFlags::CLOEXEC);
     connect(&line, &address).unwrap();
     door.step().unwrap();

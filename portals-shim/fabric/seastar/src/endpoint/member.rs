@@ -66,7 +66,7 @@ impl Member {
         let generation = self.book.generation();
         if generation != peers.generation {
             if peers.generation == 0 {
-                self.client.ask(&Question::Enter)?;
+                self.client.ask(Question::Enter)?;
             }
             let since = |id| self.book.entry(id).map(|entry| entry.since);
             let used = peers.used.iter();
@@ -74,7 +74,7 @@ impl Member {
                 .filter_map(|(id, was)| (since(*id) != Some(*was)).then_some(*id))
                 .collect();
             for id in forgotten {
-                self.client.ask(&Question::Forget(id))?;
+                self.client.ask(Question::Forget(id))?;
                 peers.used.remove(&id);
             }
             // One that has been inserted is in reach until it is removed.
@@ -126,7 +126,7 @@ impl Bridge for Member {
         }
         let answer = match self.catch_up(call.target())? {
             true => self.client.call_with(call, region)?,
-            false => self.client.ask(&Question::Strayed(call))?,
+            false => self.client.ask(Question::Strayed(call))?,
         };
         self.note_sender(&answer);
         Ok(answer)

@@ -27,6 +27,11 @@ fn refused(socket: &OwnedFd) -> String {
     }
 }
 
+/// No memory.
+fn none() -> Handed {
+    Handed::Refused(String::new())
+}
+
 fn arrival(secret: &Secret, kind: [u8; 8], memory: Handed) -> Vec<u8> {
     let arrival = Arrival {
         config: rank_config(Placement::ONE, 0, 1),
@@ -58,9 +63,9 @@ fn strangers_join_nothing_and_delay_nobody() {
     let served = Served::new(2);
     let _silent: Vec<_> = (0..300).map(|_| served.connect()).collect();
     let secret = served.place.secret;
-    let wrong = arrival(&Secret::new().unwrap(), ARRIVAL, Handed::Own);
-    let rank = arrival(&secret, HELLO, Handed::Own);
-    let mut older = arrival(&secret, ARRIVAL, Handed::Own);
+    let wrong = arrival(&Secret::new().unwrap(), ARRIVAL, none());
+    let rank = arrival(&secret, HELLO, none());
+    let mut older = arrival(&secret, ARRIVAL, none());
     older[8] -= 1;
     let nowhere = Probe {
         address: 8,
@@ -77,10 +82,6 @@ fn strangers_join_nothing_and_delay_nobody() {
         (&rank, "no hello of this build"),
         (&older, "it is of version"),
         (&opening(ARRIVAL, &secret), "no hello of this build"),
-        (
-            &arrival(&secret, ARRIVAL, Handed::Own),
-            "it hands over none",
-        ),
         (
             &arrival(&secret, ARRIVAL, Handed::Files(nowhere)),
             "its descriptors did not arrive",
@@ -107,7 +108,7 @@ fn another_user_is_turned_away_with_the_secret_too() {
     }
     let served = Served::new(2);
     let dumpable = rustix::process::dumpable_behavior().unwrap();
-    let bytes = arrival(&served.place.secret, ARRIVAL, Handed::Own);
+    let bytes = arrival(&served.place.secret, ARRIVAL, none());
     let told = std::thread::scope(|s| {
         let other = s.spawn(|| {
             // Of this thread alone.
@@ -173,10 +174,8 @@ fn a_rank_of_a_job_cannot_ask_as_an_endpoint() {
                 ni.close().unwrap();
             });
             let config = rank_config(Placement::ONE, 0, 1);
-            let (socket, secret) = one.into_parts();
-            let client =
-                Client::join(socket, &secret, 0, &config, crate::rank::Of::Thread).unwrap();
-            assert_eq!(client.ask(&question), Err(Error::Fail));
+            let client = Client::join_thread(one.into_seat(), &config).unwrap();
+            assert_eq!(client.ask(question), Err(Error::Fail));
         });
     }
 }
@@ -189,7 +188,7 @@ fn a_wait_for_ever_in_one_question_ends_when_a_peer_leaves() {
     let socket = served.connect();
     let (client, id) =
         Client::arrive(socket, &served.place.secret, &wished, Owner::alone(1)).unwrap();
-    let Ok(Answer::Eq(eq)) = client.ask(&Question::Call(Call::EqAlloc(4))) else {
+    let Ok(Answer::Eq(eq)) = client.ask(Question::Call(Call::EqAlloc(4))) else {
         panic!("no event queue");
     };
     let leaves = served.join(2);
@@ -199,6 +198,6 @@ fn a_wait_for_ever_in_one_question_ends_when_a_peer_leaves() {
     drop(leaves);
     let eqs = [eq].into_iter().collect();
     let wait = Wait::Forever;
-    let ended = client.ask(&Question::Call(Call::EqPoll { eqs, wait }));
+    let ended = client.ask(Question::Call(Call::EqPoll { eqs, wait }));
     assert_eq!(ended, Err(Error::Fail));
 }
