@@ -316,13 +316,14 @@ mod tests {
 
     #[test]
     fn credits_go_where_they_are_needed_and_stay() {
-        let dynamic = SMALL.run().unwrap();
         let fixed = Scenario {
             dynamic: false,
             ..SMALL
-        }
-        .run()
-        .unwrap();
+        };
+        let [dynamic, fixed] = std::thread::scope(|s| {
+            let run = |scenario: Scenario| s.spawn(move || scenario.run().unwrap());
+            [SMALL, fixed].map(run).map(|run| run.join().unwrap())
+        });
         assert!(dynamic.iter().any(|i| i.recovered > 0), "{dynamic:#?}");
         // Static credits stall alike in every iteration.
         assert!(
