@@ -4,8 +4,8 @@ use crate::cargo::{self, WORKSPACE_TESTS, cargo};
 use crate::{architectures, book, device, hostile, mpi, packages, sound};
 use anyhow::{Result, bail};
 
-/// Tests at one time for each processor: those of jobs wait for processes more than they compute.
-const TESTS_AT_ONCE: usize = 2;
+/// Tests at one time, at the least: those of jobs wait for processes more than they compute.
+const TESTS_AT_ONCE: usize = 4;
 /// How many libtest runs at one time, of the environment.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
@@ -112,7 +112,7 @@ fn workspace() -> Result<()> {
     tests.arg("--no-fail-fast").env(name, value);
     if std::env::var_os(TEST_THREADS).is_none() {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        tests.env(TEST_THREADS, (TESTS_AT_ONCE * processors).to_string());
+        tests.env(TEST_THREADS, processors.max(TESTS_AT_ONCE).to_string());
     }
     let tests = cargo::run(&mut tests);
     let done = other
