@@ -67,7 +67,7 @@ const EVERYBODY: MeSpec = MeSpec {
     unlink: Unlink::Retain,
 };
 
-fn to(process: ProcessId, remote_offset: u64) -> Target {
+pub(super) fn to(process: ProcessId, remote_offset: u64) -> Target {
     Target {
         process,
         pt_index: 4,

@@ -254,6 +254,7 @@ impl Together {
             );
             self.slots[rank].close();
             play.sim.handle_dismissal(rank);
+            play.answers.end(&mut play.sim);
         }
         self.go_on(play);
     }
@@ -261,11 +262,15 @@ impl Together {
     /// Lets time pass until a rank runs, and hands out what ranks are answered.
     fn go_on(&self, play: &mut Play) {
         let panics = CloseAll(self);
-        let live = play.sim.live();
         loop {
             for rank in std::mem::take(&mut *whole(&self.leavers)) {
+                let live = play.sim.live();
                 self.slots[rank].close();
                 play.sim.handle_exit(rank);
+                if play.sim.live() < live {
+                    // It has vanished; others have closed their interfaces before.
+                    play.answers.end(&mut play.sim);
+                }
             }
             while let Some(returned) = play.sim.poll_return() {
                 let (rank, reply) = play.answers.of(&mut play.sim, returned);
@@ -276,7 +281,7 @@ impl Together {
             }
         }
         play.answers.heard_all(&play.sim);
-        if play.sim.live() < live || play.sim.live() == 0 {
+        if play.sim.live() == 0 {
             play.answers.end(&mut play.sim);
         }
         panics.none();
@@ -347,12 +352,18 @@ impl Drop for CloseAll<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::each;
+    use super::super::tests::{each, to};
+    use super::super::trace::LINKS_VARIABLE;
     use super::super::{InThread, in_threads, setting};
     use super::{CloseAll, seats};
     use fabric_api::call::Wait;
     use fabric_api::config::FabricConfig;
+    use fabric_api::region::Region;
+    use fabric_testing::spec;
+    use portals_core::{AckRequest, Unlink};
+    use portals_shim::MdMemory;
     use portals_shim::fabric::Opened;
+    use std::process::Command;
     use std::thread;
 
     /// How often this thread has slept.
@@ -414,6 +425,45 @@ mod tests {
             }
         });
         assert!(together.stage().is_none());
+    }
+
+    /// What ranks do after another one has closed is in the files that the environment asks for.
+    #[test]
+    fn the_last_rank_that_closes_ends_the_files() {
+        let test = "threads::tests::the_last_rank_that_closes_ends_the_files";
+        if std::env::var_os(LINKS_VARIABLE).is_none() {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let mut again = Command::new(std::env::current_exe().unwrap());
+            again
+                .args([test, "--exact"])
+                .env(LINKS_VARIABLE, file.path());
+            assert!(again.output().unwrap().status.success());
+            let links = std::fs::read_to_string(file.path()).unwrap();
+            let last = links.lines().last().unwrap_or_default();
+            let used: Option<u32> = last.split(' ').next().and_then(|n| n.parse().ok());
+            assert!(used.is_some_and(|n| n > 0), "{links}");
+            return;
+        }
+        each(in_threads(3, "xt4").unwrap(), |rank, opened| {
+            let ni = &opened.interface;
+            if rank == 2 {
+                return;
+            }
+            let eq = ni.eq_alloc(4).unwrap();
+            let waits = || {
+                let _ = ni.eq_poll(&[eq], Wait::Nanos(100_000)).unwrap();
+            };
+            waits();
+            if rank == 0 {
+                let region = Region::new(8).unwrap();
+                let md = ni
+                    .md_bind(spec(MdMemory::whole(&region), None), Unlink::Retain)
+                    .unwrap();
+                ni.put_region(md, (0, 8), AckRequest::NoAck, to(opened.peers[1], 0), 0)
+                    .unwrap();
+            }
+            waits();
+        });
     }
 
     /// Nobody waits for a rank whose thread has ended.
