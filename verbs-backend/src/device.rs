@@ -5,6 +5,7 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -26,6 +27,12 @@ pub enum DeviceError {
     /// libibverbs is there, and no device.
     #[error("no RDMA device on this machine")]
     NoDevice,
+    /// The kernel has devices, and libibverbs sees none: their files are not here, as in a container that was not given them.
+    #[error("the kernel has RDMA devices ({}), and /dev/infiniband has none of their files", devices.join(", "))]
+    NoFiles {
+        /// The devices of the kernel.
+        devices: Vec<String>,
+    },
     /// The kernel lists devices, and libibverbs refused to.
     #[error("cannot list RDMA devices")]
     List(#[source] io::Error),
@@ -233,6 +240,23 @@ fn rate(width: u8, speed: u8) -> u32 {
     lanes * each
 }
 
+/// Why libibverbs has no device.
+fn none() -> DeviceError {
+    none_beside(Path::new("/sys/class/infiniband"))
+}
+
+/// The same, with the folder in which the kernel lists its devices.
+fn none_beside(kernel: &Path) -> DeviceError {
+    let entries = std::fs::read_dir(kernel).into_iter().flatten().flatten();
+    let name = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let mut devices: Vec<String> = entries.map(name).collect();
+    devices.sort_unstable();
+    match devices.is_empty() {
+        true => DeviceError::NoDevice,
+        false => DeviceError::NoFiles { devices },
+    }
+}
+
 /// The list that libibverbs hands out, freed on drop.
 struct List {
     verbs: &'static Verbs,
@@ -250,7 +274,7 @@ impl List {
             let error = io::Error::last_os_error();
             // ENOSYS: the kernel has no RDMA subsystem loaded.
             return Err(match error.raw_os_error() {
-                Some(libc::ENOSYS | libc::ENOENT | libc::ENODEV) => DeviceError::NoDevice,
+                Some(libc::ENOSYS | libc::ENOENT | libc::ENODEV) => none(),
                 _ => DeviceError::List(error),
             });
         };
@@ -313,7 +337,7 @@ impl Device {
         let list = List::new()?;
         let names = list.names();
         if names.is_empty() {
-            return Err(DeviceError::NoDevice);
+            return Err(none());
         }
         if let Some(name) = name {
             let Some(index) = names.iter().position(|n| n == name) else {
@@ -332,7 +356,7 @@ impl Device {
             }
             first.get_or_insert(device);
         }
-        first.unwrap_or(Err(DeviceError::NoDevice))
+        first.unwrap_or_else(|| Err(none()))
     }
 
     fn open_entry(list: &List, index: usize) -> Result<Self, DeviceError> {
@@ -519,7 +543,7 @@ impl Device {
             None => Self::list()?,
         };
         let mut best: Option<(u8, Self, PortInfo)> = None;
-        let mut last = DeviceError::NoDevice;
+        let mut last = none();
         for name in &names {
             let device = match Self::open(Some(name)) {
                 Ok(device) => device,
@@ -602,6 +626,18 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A container that was not given the files of the devices is no machine without devices.
+    #[test]
+    fn devices_without_files_are_named() {
+        assert!(matches!(
+            none_beside(Path::new("/nonexistent")),
+            DeviceError::NoDevice
+        ));
+        let some = none_beside(Path::new(env!("CARGO_MANIFEST_DIR")));
+        let names = matches!(&some, DeviceError::NoFiles { devices } if devices.contains(&"src".to_owned()));
+        assert!(names, "{some}");
+    }
 
     #[test]
     fn rates_are_lanes_times_speed() {

@@ -162,6 +162,7 @@ pub(super) const ALL: &[Environment] = &[
     Environment {
         name: "descriptors of events and of timers are refused",
         inside: &["DENY", "EPERM", "eventfd2,timerfd_create"],
+        refused: &[("verbs", "no event descriptor: Operation not permitted")],
         ..PLAIN
     },
     Environment {
@@ -327,6 +328,7 @@ pub(super) const ALL: &[Environment] = &[
             "mount -t tmpfs none /dev && exec \"$@\"",
             "sh",
         ],
+        refused: &[("verbs", "/dev/infiniband has none of their files")],
         needs: &[Need::Root],
         ..PLAIN
     },
