@@ -69,7 +69,7 @@ use launch::Job;
 use nic_model::{Faults, Machine};
 use rank::Client;
 use start::Address;
-use threads::{Seat, seats};
+use threads::{ThreadRank, thread_ranks};
 
 pub use choice::{
     EXECUTABLE_VARIABLE, MpiLayer, SILENT_RANK, SIMULATION_COMMAND, check, check_faults, check_map,
@@ -182,20 +182,20 @@ fn in_threads_on(
     place: Placement,
     setting: Setting,
 ) -> Result<Vec<InThread>, FabricError> {
-    let seats = seats(ranks, setting).map_err(|e| unusable(e.to_string()))?;
-    let in_thread = |(rank, seat)| InThread {
-        seat,
+    let of = thread_ranks(ranks, setting).map_err(|e| unusable(e.to_string()))?;
+    let in_thread = |(rank, thread)| InThread {
+        thread,
         rank,
         ranks,
         place,
     };
-    Ok((0..ranks).zip(seats).map(in_thread).collect())
+    Ok((0..ranks).zip(of).map(in_thread).collect())
 }
 
 /// A rank-to-be of [`in_threads`].
 #[derive(Debug)]
 pub struct InThread {
-    seat: Seat,
+    thread: ThreadRank,
     rank: u32,
     ranks: u32,
     place: Placement,
@@ -209,8 +209,8 @@ impl InThread {
 
     /// What takes part, for tests.
     #[cfg(test)]
-    fn into_seat(self) -> Seat {
-        self.seat
+    fn into_rank(self) -> ThreadRank {
+        self.thread
     }
 
     /// Joins and waits for the others.
@@ -218,7 +218,7 @@ impl InThread {
         const JID: u32 = 1;
         let config = rank_config(self.place, self.rank, JID);
         let peers = (0..self.ranks).map(|r| self.place.of(r)).collect();
-        let client = Client::join_thread(self.seat, &config).map_err(not_taken)?;
+        let client = Client::join_thread(self.thread, &config).map_err(not_taken)?;
         Ok(Attached::elsewhere(Box::new(client), config, peers, TRUST))
     }
 }

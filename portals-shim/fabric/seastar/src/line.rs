@@ -1,7 +1,6 @@
 //! A connection of the simulation, which never waits on it.
 
 use super::proto::{MAX_DATAGRAM, Reply};
-use portals_core::Error;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, Shutdown, recv,
@@ -72,11 +71,7 @@ impl Line {
 
     /// Says why there will be no answers.
     pub(super) fn refuse(&self, why: &str) {
-        self.say(&Reply {
-            clock: 0,
-            result: Err(Error::Fail),
-            note: why.to_owned(),
-        });
+        self.say(&Reply::refusal(why));
     }
 
     /// What has been said, if something has.

@@ -21,10 +21,10 @@
 //! Beside a hello are the descriptors of the rank's memory, beside the beginning that of the listening socket.
 
 use super::owner::Owner;
-use super::sim::Sim;
 use super::usermem::Probe;
 use fabric_api::call::{Answer, Call, EqList};
 use host::secret::Secret;
+use nic_model::SimTime;
 use portals_core::{Error, NiConfig, ProcessId};
 use serde::{Deserialize, Serialize};
 
@@ -101,12 +101,21 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// What every rank is told first.
-    pub(super) fn started(sim: &Sim) -> Self {
+    /// What everybody is told first: the clock at which the simulation begins for it.
+    pub(super) fn begun(clock: SimTime) -> Self {
         Self {
-            clock: sim.start().as_ps(),
+            clock: clock.as_ps(),
             result: Ok(Answer::Done),
             note: String::new(),
+        }
+    }
+
+    /// Why there will be no answers.
+    pub(super) fn refusal(why: &str) -> Self {
+        Self {
+            clock: 0,
+            result: Err(Error::Fail),
+            note: why.to_owned(),
         }
     }
 }

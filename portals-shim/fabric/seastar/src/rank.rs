@@ -6,7 +6,7 @@ use super::proto::{
     ARRIVAL, Arrival, HELLO, Handed, Hello, MAX_DATAGRAM, Question, Reply, opening,
 };
 use super::start::send_with;
-use super::threads::Seat;
+use super::threads::ThreadRank;
 use super::usermem::{Files, Probe};
 use fabric_api::bridge::{Bridge, Caller, ClockKind};
 use fabric_api::call::{Answer, Call, EqList, Wait};
@@ -82,8 +82,8 @@ pub(super) struct Client {
 #[derive(Debug)]
 enum Line {
     Socket(Socket),
-    /// It is in this process.
-    Seat(Seat),
+    /// The simulation is in this process.
+    Thread(ThreadRank),
 }
 
 impl Line {
@@ -91,7 +91,7 @@ impl Line {
     fn exchange(&mut self, question: Question) -> Result<Option<Reply>, Error> {
         match self {
             Self::Socket(socket) => socket.exchange(&question),
-            Self::Seat(seat) => Ok(seat.ask(question)),
+            Self::Thread(rank) => Ok(rank.ask(question)),
         }
     }
 }
@@ -197,9 +197,9 @@ impl Client {
     }
 
     /// Joins as a rank that is a thread, and waits until all ranks have; an error says why not.
-    pub(super) fn join_thread(seat: Seat, config: &NiConfig) -> Result<Self, String> {
-        let reply = seat.join(config)?;
-        Ok(Self::new(Line::Seat(seat), &reply, "of this job"))
+    pub(super) fn join_thread(rank: ThreadRank, config: &NiConfig) -> Result<Self, String> {
+        let reply = rank.join(config)?;
+        Ok(Self::new(Line::Thread(rank), &reply, "of this job"))
     }
 
     /// Joins an open simulation as an endpoint of `owner`, and gives its process id; an error says why not.

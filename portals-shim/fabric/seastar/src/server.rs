@@ -362,8 +362,8 @@ impl Answers {
         (rank, reply)
     }
 
-    /// All that return now have been answered.
-    pub(super) fn heard_all(&mut self, sim: &Sim) {
+    /// All that return now have their answers.
+    pub(super) fn all_given(&mut self, sim: &Sim) {
         self.before = sim.deadlocks();
     }
 
@@ -375,7 +375,7 @@ impl Answers {
 
 fn simulate(mut sim: Sim, mut ranks: Ranks) -> Result<(), ServeError> {
     for rank in 0..ranks.connected.len() {
-        let started = Reply::started(&sim);
+        let started = Reply::begun(sim.start());
         ranks.answer(&mut sim, rank, &started);
     }
     let mut answers = Answers::new(&sim);
@@ -389,7 +389,7 @@ fn simulate(mut sim: Sim, mut ranks: Ranks) -> Result<(), ServeError> {
         }
         let live = sim.live();
         if !sim.has_more() {
-            answers.heard_all(&sim);
+            answers.all_given(&sim);
         }
         ranks.hear(&mut sim)?;
         if sim.live() < live {

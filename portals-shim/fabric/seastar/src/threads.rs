@@ -2,7 +2,7 @@
 //! pass itself, until it or another one returns. So a call wakes only whom it answers, and often nobody.
 //!
 //! ```text
-//!   rank 0             the stage              rank 1
+//!   rank 0           the simulation           rank 1
 //!     │ call ─────────► │ rank 1 runs           │
 //!     │ sleeps          │                       │
 //!     │                 │ ◄──────────────── call │
@@ -15,16 +15,17 @@ use super::server::{Answers, ServeError, say_silent};
 use super::sim::{Request, Setting, Sim};
 use super::trace;
 use super::usermem::{Files, ProcessMemory, UserMemory};
-use portals_core::{Error, NiConfig};
+use portals_core::NiConfig;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The simulation of some threads, and where each hears its answers.
+/// A simulation, and where each of its ranks hears its answers.
 #[derive(Debug)]
-struct Together {
-    stage: Mutex<Stage>,
+struct Shared {
+    state: Mutex<State>,
     slots: Vec<Slot>,
-    /// Ranks that have let go of their seats, until whoever has the stage tells the simulation.
+    /// Ranks that leave, until whoever has the state tells the simulation.
     leavers: Mutex<Vec<usize>>,
     /// See [`Setting::patience`].
     patience: Option<Duration>,
@@ -32,24 +33,24 @@ struct Together {
 
 /// How far a simulation is.
 #[derive(Debug)]
-enum Stage {
+enum State {
     /// Ranks are to come.
     Gathering {
         setting: Box<Setting>,
         memory: Arc<Files>,
         configs: Vec<Option<NiConfig>>,
     },
-    Begun(Box<Play>),
-    /// It never began, or has failed: why.
-    Over(String),
+    Running(Box<Running>),
+    /// It could not begin, or has failed: why.
+    Failed(String),
 }
 
 #[derive(Debug)]
-struct Play {
+struct Running {
     sim: Sim,
     answers: Answers,
     /// When a rank asked last; measured only where somebody loses patience.
-    heard: Instant,
+    asked: Instant,
 }
 
 /// Where a rank hears.
@@ -66,7 +67,7 @@ struct Heard {
     closed: bool,
 }
 
-/// A lock that is whole whatever has panicked: each change of what it protects is one assignment.
+/// A lock that a panic leaves whole.
 fn whole<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -110,41 +111,42 @@ impl Slot {
     }
 }
 
-/// A rank of the simulation; with this value it leaves.
+/// A rank that is a thread; with this value it leaves.
 #[derive(Debug)]
-pub(super) struct Seat {
-    together: Arc<Together>,
+pub(super) struct ThreadRank {
+    shared: Arc<Shared>,
     rank: usize,
 }
 
-/// Seats for `ranks` threads. The simulation begins when all have joined.
+/// The ranks of a simulation in this process, which begins when all have joined.
 ///
 /// # Errors
 /// The memory of this process cannot be reached.
-pub(super) fn seats(ranks: u32, setting: Setting) -> Result<Vec<Seat>, ServeError> {
+pub(super) fn thread_ranks(ranks: u32, setting: Setting) -> Result<Vec<ThreadRank>, ServeError> {
     let memory = Files::own().map_err(|why| ServeError::Memory { rank: 0, why })?;
     let ranks = ranks as usize;
-    let together = Arc::new(Together {
+    let shared = Arc::new(Shared {
         slots: (0..ranks).map(|_| Slot::default()).collect(),
         leavers: Mutex::default(),
         patience: setting.patience,
-        stage: Mutex::new(Stage::Gathering {
+        state: Mutex::new(State::Gathering {
             setting: Box::new(setting),
             memory: Arc::new(memory),
             configs: vec![None; ranks],
         }),
     });
-    let seat = |rank| Seat {
-        together: Arc::clone(&together),
+    let of = |rank| ThreadRank {
+        shared: Arc::clone(&shared),
         rank,
     };
-    Ok((0..ranks).map(seat).collect())
+    Ok((0..ranks).map(of).collect())
 }
 
-impl Seat {
-    /// Joins as a rank, and waits until all have; an error says why there is no simulation.
+impl ThreadRank {
+    /// Joins, and waits until all ranks have; an error says why there is no simulation.
     pub(super) fn join(&self, config: &NiConfig) -> Result<Reply, String> {
-        self.together.join(self.rank, config);
+        let Self { shared, rank } = self;
+        shared.with_state(|state| shared.join(state, *rank, config));
         let reply = self.hear().ok_or("the simulation ended before it began")?;
         match reply.result {
             Ok(_) => Ok(reply),
@@ -154,52 +156,59 @@ impl Seat {
 
     /// Asks, and waits for the answer; `None`: there will be none.
     pub(super) fn ask(&self, question: Question) -> Option<Reply> {
-        self.together.ask(self.rank, question.into());
+        let Self { shared, rank } = self;
+        shared.with_state(|state| shared.ask(state, *rank, question.into()));
         self.hear()
     }
 
     fn hear(&self) -> Option<Reply> {
+        let shared = &self.shared;
         loop {
-            match self.together.slots[self.rank].hear(self.together.patience) {
+            match shared.slots[self.rank].hear(shared.patience) {
                 Ok(heard) => return heard,
-                Err(()) => self.together.lose_patience(),
+                Err(()) => shared.with_state(|state| shared.lose_patience(state)),
             }
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for ThreadRank {
     fn drop(&mut self) {
-        whole(&self.together.leavers).push(self.rank);
-        self.together.look_who_leaves();
+        let shared = &self.shared;
+        // Before the lock, for whoever has it now.
+        whole(&shared.leavers).push(self.rank);
+        shared.with_state(|state| shared.look_who_leaves(state));
     }
 }
 
-impl Together {
-    /// The stage; `None` when somebody panicked on it.
-    fn stage(&self) -> Option<MutexGuard<'_, Stage>> {
-        self.stage.lock().ok()
+impl Shared {
+    /// Does something with the state. A panic is the simulation's end for all, as it would be on a thread of its own.
+    fn with_state(&self, act: impl FnOnce(&mut State)) {
+        let mut state = whole(&self.state);
+        if catch_unwind(AssertUnwindSafe(|| act(&mut state))).is_err() {
+            *state = State::Failed("the simulation has panicked".to_owned());
+            for slot in &self.slots {
+                slot.close();
+            }
+        }
     }
 
-    fn join(&self, rank: usize, config: &NiConfig) {
-        let Some(mut stage) = self.stage() else {
-            return self.slots[rank].close();
-        };
-        match &mut *stage {
-            Stage::Gathering { configs, .. } => configs[rank] = Some(*config),
-            Stage::Begun(_) => return self.slots[rank].close(),
-            Stage::Over(why) => return self.slots[rank].say(refusal(why)),
+    fn join(&self, state: &mut State, rank: usize, config: &NiConfig) {
+        match state {
+            State::Gathering { configs, .. } => configs[rank] = Some(*config),
+            State::Running(_) => return self.slots[rank].close(),
+            State::Failed(why) => return self.slots[rank].say(Reply::refusal(why)),
         }
-        self.begin(&mut stage);
+        self.begin(state);
     }
 
     /// Begins when all ranks have joined.
-    fn begin(&self, stage: &mut Stage) {
-        let Stage::Gathering {
+    fn begin(&self, state: &mut State) {
+        let State::Gathering {
             setting,
             memory,
             configs,
-        } = stage
+        } = state
         else {
             return;
         };
@@ -209,282 +218,106 @@ impl Together {
         let memories = configs
             .iter()
             .map(|_| Box::new(ProcessMemory::new(Arc::clone(memory))) as Box<dyn UserMemory>);
-        let panics = CloseAll(self);
-        let begun = Sim::new((**setting).clone(), &configs, memories.collect());
-        panics.none();
-        match begun {
+        match Sim::new((**setting).clone(), &configs, memories.collect()) {
             Ok(mut sim) => {
                 trace::begin(&mut sim);
                 for slot in &self.slots {
-                    slot.say(Reply::started(&sim));
+                    slot.say(Reply::begun(sim.start()));
                 }
-                *stage = Stage::Begun(Box::new(Play {
+                *state = State::Running(Box::new(Running {
                     answers: Answers::new(&sim),
                     sim,
-                    heard: Instant::now(),
+                    asked: Instant::now(),
                 }));
             }
-            Err(error) => self.fail(stage, &ServeError::from(error)),
+            Err(error) => self.fail(state, &ServeError::from(error)),
         }
     }
 
     /// Tells everybody who has come why there is no simulation; who comes later is told then.
-    fn fail(&self, stage: &mut Stage, error: &ServeError) {
+    fn fail(&self, state: &mut State, error: &ServeError) {
         tracing::error!("simulation: {error}");
         let why = host::with_causes(error);
         for slot in &self.slots {
-            slot.say(refusal(&why));
+            slot.say(Reply::refusal(&why));
         }
-        *stage = Stage::Over(why);
+        *state = State::Failed(why);
     }
 
-    fn ask(&self, rank: usize, request: Request) {
-        let Some(mut stage) = self.stage() else {
-            return self.slots[rank].close();
-        };
-        let Stage::Begun(play) = &mut *stage else {
+    fn ask(&self, state: &mut State, rank: usize, request: Request) {
+        let State::Running(running) = state else {
             return self.slots[rank].close();
         };
         if self.patience.is_some() {
-            play.heard = Instant::now();
+            running.asked = Instant::now();
         }
-        if !play.sim.handle_call(rank, request) {
+        if !running.sim.handle_call(rank, request) {
             tracing::error!(
                 "rank {rank} asks what it may not ask now; the simulation goes on without it"
             );
             self.slots[rank].close();
-            play.sim.handle_dismissal(rank);
-            play.answers.end(&mut play.sim);
+            running.sim.handle_dismissal(rank);
+            running.answers.end(&mut running.sim);
         }
-        self.go_on(play);
+        self.go_on(running);
     }
 
     /// Lets time pass until a rank runs, and hands out what ranks are answered.
-    fn go_on(&self, play: &mut Play) {
-        let panics = CloseAll(self);
+    fn go_on(&self, running: &mut Running) {
+        let Running { sim, answers, .. } = running;
         loop {
             for rank in std::mem::take(&mut *whole(&self.leavers)) {
-                let live = play.sim.live();
+                let live = sim.live();
                 self.slots[rank].close();
-                play.sim.handle_exit(rank);
-                if play.sim.live() < live {
+                sim.handle_exit(rank);
+                if sim.live() < live {
                     // It has vanished; others have closed their interfaces before.
-                    play.answers.end(&mut play.sim);
+                    answers.end(sim);
                 }
             }
-            while let Some(returned) = play.sim.poll_return() {
-                let (rank, reply) = play.answers.of(&mut play.sim, returned);
+            while let Some(returned) = sim.poll_return() {
+                let (rank, reply) = answers.of(sim, returned);
                 self.slots[rank].say(reply);
             }
-            if !play.sim.has_more() {
+            if !sim.has_more() {
                 break;
             }
         }
-        play.answers.heard_all(&play.sim);
-        if play.sim.live() == 0 {
-            play.answers.end(&mut play.sim);
+        answers.all_given(sim);
+        if sim.live() == 0 {
+            answers.end(sim);
         }
-        panics.none();
     }
 
-    /// Ranks have let go of their seats.
-    fn look_who_leaves(&self) {
-        let Some(mut stage) = self.stage() else {
-            return;
-        };
-        match &mut *stage {
-            Stage::Begun(play) => self.go_on(play),
-            Stage::Over(_) => {}
-            Stage::Gathering { .. } => {
+    /// Ranks leave.
+    fn look_who_leaves(&self, state: &mut State) {
+        match state {
+            State::Running(running) => self.go_on(running),
+            State::Failed(_) => {}
+            State::Gathering { .. } => {
                 let leaver = whole(&self.leavers).first().copied();
                 if let Some(rank) = leaver {
-                    self.fail(&mut stage, &ServeError::Left { rank });
+                    self.fail(state, &ServeError::Left { rank });
                 }
             }
         }
     }
 
     /// A rank has waited for as long as one may run without a call.
-    fn lose_patience(&self) {
-        let Some(mut stage) = self.stage() else {
+    fn lose_patience(&self, state: &mut State) {
+        let State::Running(running) = state else {
             return;
         };
-        let Stage::Begun(play) = &mut *stage else {
-            return;
-        };
-        if self
-            .patience
-            .is_some_and(|patience| play.heard.elapsed() < patience)
-        {
+        let over = |patience| running.asked.elapsed() >= patience;
+        if !self.patience.is_some_and(over) {
             return;
         }
-        for rank in play.sim.go_on_without_silent() {
+        for rank in running.sim.go_on_without_silent() {
             say_silent("rank", rank, self.patience);
         }
-        self.go_on(play);
-    }
-}
-
-fn refusal(why: &str) -> Reply {
-    Reply {
-        clock: 0,
-        result: Err(Error::Fail),
-        note: why.to_owned(),
-    }
-}
-
-/// A panic on the stage ends the simulation for all, who would wait for ever otherwise.
-struct CloseAll<'a>(&'a Together);
-
-impl CloseAll<'_> {
-    fn none(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for CloseAll<'_> {
-    fn drop(&mut self) {
-        for slot in &self.0.slots {
-            slot.close();
-        }
+        self.go_on(running);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::tests::{each, to};
-    use super::super::trace::LINKS_VARIABLE;
-    use super::super::{InThread, in_threads, setting};
-    use super::{CloseAll, seats};
-    use fabric_api::call::Wait;
-    use fabric_api::config::FabricConfig;
-    use fabric_api::region::Region;
-    use fabric_testing::spec;
-    use portals_core::{AckRequest, Unlink};
-    use portals_shim::MdMemory;
-    use portals_shim::fabric::Opened;
-    use std::process::Command;
-    use std::thread;
-
-    /// How often this thread has slept.
-    fn sleeps() -> u64 {
-        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-        let line = |l: &str| Some(l.strip_prefix("voluntary_ctxt_switches:")?.trim().parse());
-        status.lines().find_map(line).unwrap().unwrap()
-    }
-
-    #[test]
-    fn calls_that_wait_for_nobody_sleep_never() {
-        let slept = each(in_threads(1, "xt4").unwrap(), |_, opened| {
-            let ni = &opened.interface;
-            let eq = ni.eq_alloc(4).unwrap();
-            let before = sleeps();
-            for _ in 0..1000 {
-                assert!(ni.eq_poll(&[eq], Wait::Nanos(1000)).unwrap().is_none());
-            }
-            sleeps() - before
-        });
-        assert!(slept[0] < 100, "{slept:?} of 1000 calls");
-    }
-
-    #[test]
-    fn ranks_are_told_who_has_left_before_all_had_joined() {
-        let mut waiting = in_threads(3, "xt4").unwrap();
-        let late = waiting.pop().unwrap();
-        let first = waiting.remove(0);
-        thread::scope(|s| {
-            let joins = s.spawn(|| first.join().map(drop).unwrap_err().to_string());
-            // Rank 1, whether rank 0 is there already or not.
-            waiting.clear();
-            let told = joins.join().unwrap();
-            assert!(
-                told.contains("rank 1 left before all ranks had joined"),
-                "{told}"
-            );
-        });
-        let told = late.join().map(drop).unwrap_err().to_string();
-        assert!(told.contains("rank 1 left"), "{told}");
-    }
-
-    #[test]
-    fn a_panic_of_the_simulation_is_its_end_for_all() {
-        let setting = setting(&FabricConfig::default()).unwrap();
-        let seats = seats(2, setting).unwrap();
-        let together = &seats[0].together;
-        thread::scope(|s| {
-            let waits = seats.iter().map(|seat| s.spawn(|| seat.hear()));
-            let waits: Vec<_> = waits.collect();
-            let panics = s.spawn(|| {
-                let _stage = together.stage().unwrap();
-                let _panics = CloseAll(together);
-                panic!("meant");
-            });
-            assert!(panics.join().is_err());
-            for wait in waits {
-                assert!(wait.join().unwrap().is_none());
-            }
-        });
-        assert!(together.stage().is_none());
-    }
-
-    /// What ranks do after another one has closed is in the files that the environment asks for.
-    #[test]
-    fn the_last_rank_that_closes_ends_the_files() {
-        let test = "threads::tests::the_last_rank_that_closes_ends_the_files";
-        if std::env::var_os(LINKS_VARIABLE).is_none() {
-            let file = tempfile::NamedTempFile::new().unwrap();
-            let mut again = Command::new(std::env::current_exe().unwrap());
-            again
-                .args([test, "--exact"])
-                .env(LINKS_VARIABLE, file.path());
-            assert!(again.output().unwrap().status.success());
-            let links = std::fs::read_to_string(file.path()).unwrap();
-            let last = links.lines().last().unwrap_or_default();
-            let used: Option<u32> = last.split(' ').next().and_then(|n| n.parse().ok());
-            assert!(used.is_some_and(|n| n > 0), "{links}");
-            return;
-        }
-        each(in_threads(3, "xt4").unwrap(), |rank, opened| {
-            let ni = &opened.interface;
-            if rank == 2 {
-                return;
-            }
-            let eq = ni.eq_alloc(4).unwrap();
-            let waits = || {
-                let _ = ni.eq_poll(&[eq], Wait::Nanos(100_000)).unwrap();
-            };
-            waits();
-            if rank == 0 {
-                let region = Region::new(8).unwrap();
-                let md = ni
-                    .md_bind(spec(MdMemory::whole(&region), None), Unlink::Retain)
-                    .unwrap();
-                ni.put_region(md, (0, 8), AckRequest::NoAck, to(opened.peers[1], 0), 0)
-                    .unwrap();
-            }
-            waits();
-        });
-    }
-
-    /// Nobody waits for a rank whose thread has ended.
-    #[test]
-    fn a_rank_that_lets_go_holds_no_time() {
-        let waiting = in_threads(2, "xt4").unwrap();
-        thread::scope(|s| {
-            let run = |rank: InThread| {
-                let at = rank.rank();
-                let opened = Opened::from(rank.join().unwrap());
-                if at == 1 {
-                    return;
-                }
-                let ni = &opened.interface;
-                let eq = ni.eq_alloc(4).unwrap();
-                assert!(ni.eq_poll(&[eq], Wait::Nanos(1_000_000)).unwrap().is_none());
-                ni.close().unwrap();
-            };
-            for rank in waiting {
-                s.spawn(move || run(rank));
-            }
-        });
-    }
-}
+mod tests;

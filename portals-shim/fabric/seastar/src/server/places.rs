@@ -5,7 +5,6 @@ use super::super::proto::Reply;
 use super::super::sim::{Return, Setting, Sim, SimError};
 use super::super::{line::Line, line::Received, line::Sent, trace};
 use super::{Connected, OTHER, Ranks, ServeError, system, watch};
-use fabric_api::call::Answer;
 use fabric_api::place::Placement;
 use host::peer::{has_exited, pidfd};
 use host::secret::Secret;
@@ -59,7 +58,7 @@ fn begin(
             .map_err(system("watching the founder"))?;
     }
     trace::begin(&mut sim);
-    founder.line.say(&begun(&sim));
+    founder.line.say(&Reply::begun(sim.now()));
     let mut gathering = Gathering::default();
     loop {
         while let Some(Return {
@@ -120,15 +119,6 @@ impl Gathering {
     }
 }
 
-/// What an endpoint is told first, and the founder.
-fn begun(sim: &Sim) -> Reply {
-    Reply {
-        clock: sim.now().as_ps(),
-        result: Ok(Answer::Done),
-        note: String::new(),
-    }
-}
-
 /// Whoever started the simulation.
 struct Founder {
     line: Line,
@@ -167,7 +157,7 @@ impl Ranks {
             silence_told: false,
         };
         let joins = watch(&self.epoll, place, &of).is_ok()
-            && of.line.say(&begun(sim)) == Sent::Done
+            && of.line.say(&Reply::begun(sim.now())) == Sent::Done
             && of.line.send(&id) == Sent::Done;
         self.connected[place] = Some(of);
         if !joins {

@@ -174,7 +174,7 @@ fn a_rank_of_a_job_cannot_ask_as_an_endpoint() {
                 ni.close().unwrap();
             });
             let config = rank_config(Placement::ONE, 0, 1);
-            let client = Client::join_thread(one.into_seat(), &config).unwrap();
+            let client = Client::join_thread(one.into_rank(), &config).unwrap();
             assert_eq!(client.ask(question), Err(Error::Fail));
         });
     }
