@@ -14,6 +14,7 @@ use verbs_sys::Verbs;
 
 use crate::gid::{self, Gid, GidEntry, GidType};
 use crate::qp::Mtu;
+use crate::unlisted;
 
 /// Why no device, or not the one asked for, can be used.
 #[derive(Debug, thiserror::Error)]
@@ -27,9 +28,15 @@ pub enum DeviceError {
     /// libibverbs is there, and no device.
     #[error("no RDMA device on this machine")]
     NoDevice,
-    /// The kernel has devices, and libibverbs sees none: their files are not here, as in a container that was not given them.
+    /// The kernel has devices, and their files are not here, as in a container that was not given them.
     #[error("the kernel has RDMA devices ({}), and /dev/infiniband has none of their files", devices.join(", "))]
     NoFiles {
+        /// The devices of the kernel.
+        devices: Vec<String>,
+    },
+    /// The kernel has devices with files, and libibverbs no library of theirs.
+    #[error("libibverbs has no provider for the RDMA devices of the kernel ({})", devices.join(", "))]
+    NoProvider {
         /// The devices of the kernel.
         devices: Vec<String>,
     },
@@ -240,21 +247,9 @@ fn rate(width: u8, speed: u8) -> u32 {
     lanes * each
 }
 
-/// Why libibverbs has no device.
-fn none() -> DeviceError {
-    none_beside(Path::new("/sys/class/infiniband"))
-}
-
-/// The same, with the folder in which the kernel lists its devices.
-fn none_beside(kernel: &Path) -> DeviceError {
-    let entries = std::fs::read_dir(kernel).into_iter().flatten().flatten();
-    let name = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
-    let mut devices: Vec<String> = entries.map(name).collect();
-    devices.sort_unstable();
-    match devices.is_empty() {
-        true => DeviceError::NoDevice,
-        false => DeviceError::NoFiles { devices },
-    }
+/// Why libibverbs lists no device.
+fn no_device() -> DeviceError {
+    unlisted::why(Path::new("/"), None).unwrap_or(DeviceError::NoDevice)
 }
 
 /// The list that libibverbs hands out, freed on drop.
@@ -274,7 +269,7 @@ impl List {
             let error = io::Error::last_os_error();
             // ENOSYS: the kernel has no RDMA subsystem loaded.
             return Err(match error.raw_os_error() {
-                Some(libc::ENOSYS | libc::ENOENT | libc::ENODEV) => none(),
+                Some(libc::ENOSYS | libc::ENOENT | libc::ENODEV) => no_device(),
                 _ => DeviceError::List(error),
             });
         };
@@ -337,14 +332,15 @@ impl Device {
         let list = List::new()?;
         let names = list.names();
         if names.is_empty() {
-            return Err(none());
+            return Err(no_device());
         }
         if let Some(name) = name {
             let Some(index) = names.iter().position(|n| n == name) else {
-                return Err(DeviceError::NotFound {
+                let why = unlisted::why(Path::new("/"), Some(name));
+                return Err(why.unwrap_or_else(|| DeviceError::NotFound {
                     name: name.to_owned(),
                     present: names,
-                });
+                }));
             };
             return Self::open_entry(&list, index);
         }
@@ -356,7 +352,7 @@ impl Device {
             }
             first.get_or_insert(device);
         }
-        first.unwrap_or_else(|| Err(none()))
+        first.unwrap_or_else(|| Err(no_device()))
     }
 
     fn open_entry(list: &List, index: usize) -> Result<Self, DeviceError> {
@@ -543,12 +539,12 @@ impl Device {
             None => Self::list()?,
         };
         let mut best: Option<(u8, Self, PortInfo)> = None;
-        let mut last = none();
+        let mut last = None;
         for name in &names {
             let device = match Self::open(Some(name)) {
                 Ok(device) => device,
                 Err(error) => {
-                    last = error;
+                    last = Some(error);
                     continue;
                 }
             };
@@ -559,11 +555,12 @@ impl Device {
                         best = Some((score, device.clone(), info));
                     }
                     Ok(_) => {}
-                    Err(error) => last = error,
+                    Err(error) => last = Some(error),
                 }
             }
         }
-        best.map(|(_, device, info)| (device, info)).ok_or(last)
+        best.map(|(_, device, info)| (device, info))
+            .ok_or_else(|| last.unwrap_or_else(no_device))
     }
 
     /// How well the port suits, more is better, or why it cannot be used.
@@ -626,18 +623,6 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A container that was not given the files of the devices is no machine without devices.
-    #[test]
-    fn devices_without_files_are_named() {
-        assert!(matches!(
-            none_beside(Path::new("/nonexistent")),
-            DeviceError::NoDevice
-        ));
-        let some = none_beside(Path::new(env!("CARGO_MANIFEST_DIR")));
-        let names = matches!(&some, DeviceError::NoFiles { devices } if devices.contains(&"src".to_owned()));
-        assert!(names, "{some}");
-    }
 
     #[test]
     fn rates_are_lanes_times_speed() {

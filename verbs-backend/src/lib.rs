@@ -61,6 +61,7 @@ pub mod qp;
 pub mod rd;
 pub mod srq;
 pub mod ud;
+mod unlisted;
 
 pub use batch::{Segment, SendBatch, SendFlags, SendOp};
 pub use buffer::{Buffer, BufferPool, Remote, Window};

@@ -15,7 +15,10 @@ pub(crate) fn advise(error: &DeviceError) -> String {
             "add SoftRoCE to a network interface (modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0), or put \"portolan guest --\" in front of the command to use it in a virtual machine"
         }
         DeviceError::NoFiles { .. } => {
-            "a container needs them (docker run --device=/dev/infiniband --ulimit memlock=-1)"
+            "a container needs them (docker run --device=/dev/infiniband --ulimit memlock=-1), and a machine the module that makes them (modprobe ib_uverbs)"
+        }
+        DeviceError::NoProvider { .. } => {
+            "install it (Debian: ibverbs-providers), in a container too"
         }
         DeviceError::Open { .. } => {
             "its file in /dev/infiniband must be open to users (mode 0666), and its provider installed (Debian: ibverbs-providers)"
