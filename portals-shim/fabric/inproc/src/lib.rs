@@ -156,6 +156,33 @@ impl InProc {
     }
 }
 
+impl InProc {
+    /// Delivers what is in the mailbox, and what comes meanwhile.
+    fn take_all(&mut self, ni: &mut Ni) {
+        let Some(mailbox) = self.hub.boxes.get(self.own as usize) else {
+            return;
+        };
+        loop {
+            let mut inbox = mailbox.lock();
+            mailbox.any.store(false, Ordering::Relaxed);
+            std::mem::swap(&mut inbox.messages, &mut self.read);
+            drop(inbox);
+            for message in self.read.iter() {
+                let (header, data) = (&message.header, &message.data);
+                if let Some(h) = delivery::deliver(self.memory, ni, header, data, &mut self.answer)
+                    && !self.hub.pass(&h, &mut self.answer)
+                {
+                    self.answer.clear();
+                }
+            }
+            self.read.clear();
+            if !mailbox.any.load(Ordering::Acquire) {
+                break;
+            }
+        }
+    }
+}
+
 impl Nal for InProc {
     fn send(&mut self, ni: &mut Ni, tx: &mut Transmit, _: Option<&RemoteKey>) {
         let fail = match self.hub.rank(tx.header.target) {
@@ -183,26 +210,13 @@ impl Nal for InProc {
         }
     }
 
+    #[inline]
     fn progress(&mut self, ni: &mut Ni, _: Look) -> bool {
-        let Some(mailbox) = self.hub.boxes.get(self.own as usize) else {
-            return false;
-        };
-        let mut any = false;
-        while mailbox.any.load(Ordering::Acquire) {
-            any = true;
-            let mut inbox = mailbox.lock();
-            mailbox.any.store(false, Ordering::Relaxed);
-            std::mem::swap(&mut inbox.messages, &mut self.read);
-            drop(inbox);
-            for message in self.read.iter() {
-                let (header, data) = (&message.header, &message.data);
-                if let Some(h) = delivery::deliver(self.memory, ni, header, data, &mut self.answer)
-                    && !self.hub.pass(&h, &mut self.answer)
-                {
-                    self.answer.clear();
-                }
-            }
-            self.read.clear();
+        // Most looks find nothing, and make no call to find that.
+        let mailbox = self.hub.boxes.get(self.own as usize);
+        let any = mailbox.is_some_and(|mailbox| mailbox.any.load(Ordering::Acquire));
+        if any {
+            self.take_all(ni);
         }
         any
     }
