@@ -9,6 +9,9 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
 use tagged::{Options, TagMode};
 
+/// Turns of the same operations, of which one has to be free of calls.
+const TURNS: usize = 3;
+
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -18,6 +21,19 @@ fn allocations(work: impl FnOnce()) -> usize {
     work();
     let stats = region.change();
     stats.allocations + stats.reallocations + stats.deallocations
+}
+
+/// `work` makes no call of the allocator, once a fabric's own thread has ended its part of a connection: it does so when the
+/// processor lets it, which no operation waits for. What an operation costs is in each of the turns.
+#[track_caller]
+fn no_allocations(what: &str, mut work: impl FnMut()) {
+    let free = (0..TURNS)
+        .map(|_| allocations(&mut work))
+        .find(|calls| *calls == 0);
+    assert!(
+        free.is_some(),
+        "{what}: calls of the allocator in each of {TURNS} turns"
+    );
 }
 
 /// Without the test harness: the counter sees every thread, and the harness has one of its own.
@@ -43,7 +59,7 @@ fn operations_do_not_allocate() {
         };
         // Rings grow to their size the first time they are filled.
         work(20);
-        assert_eq!(allocations(|| work(1000)), 0, "{before:?}");
+        no_allocations(&format!("{before:?}"), || work(1000));
     }
 
     // Many operations under way at once, ended in another order than they began.
@@ -62,7 +78,7 @@ fn operations_do_not_allocate() {
         }
     };
     work();
-    assert_eq!(allocations(work), 0);
+    no_allocations("many under way", work);
 
     through_the_interface(&Joined::new().unwrap());
     through_the_interface(&Joined::over_memory().unwrap());
@@ -83,7 +99,7 @@ fn endpoints() {
         let many = |times| (0..times).for_each(|_| assert!(work(), "{what}"));
         // Tables grow to their size, the last after some two hundred windows.
         many(400);
-        assert_eq!(allocations(|| many(500)), 0, "libfabric, {what}");
+        no_allocations(&format!("libfabric, {what}"), || many(500));
     };
     for len in [8, 3000, 100_000] {
         let pair = Endpoints::new(len).unwrap();
@@ -113,7 +129,7 @@ fn overflow_turns(over: Over) {
     // table grows to 256 slots before it gives one again.
     work(256);
     let before = tagged.moved();
-    assert_eq!(allocations(|| work(10)), 0, "{over:?}");
+    no_allocations(&format!("{over:?}"), || work(10));
     assert!(tagged.moved() >= before + 10, "no buffer was full");
 }
 
@@ -122,9 +138,9 @@ fn messages(tagged: &Tagged, what: &str) {
     let posted = |times| (0..times).for_each(|_| assert!(tagged.round_trip()));
     let unexpected = |times| (0..times).for_each(|_| assert!(tagged.unexpected_round_trip()));
     posted(20);
-    assert_eq!(allocations(|| posted(1000)), 0, "{what}");
+    no_allocations(what, || posted(1000));
     unexpected(20);
-    assert_eq!(allocations(|| unexpected(1000)), 0, "{what}, unexpected");
+    no_allocations(&format!("{what}, unexpected"), || unexpected(1000));
 }
 
 /// The same between two interfaces of the in-process fabric and of shared memory, as a program calls them.
@@ -135,5 +151,5 @@ fn through_the_interface(joined: &Joined) {
         }
     };
     work(20);
-    assert_eq!(allocations(|| work(1000)), 0);
+    no_allocations("through the interface", || work(1000));
 }
