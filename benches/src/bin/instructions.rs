@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// How often what is over its limit is counted again.
+const RECOUNTS: u32 = 3;
+
 fn own_path() -> Result<std::path::PathBuf, CountError> {
     std::env::current_exe().map_err(|e| CountError::Io("own path".to_owned(), e))
 }
@@ -41,7 +44,10 @@ fn check(compare: bool, only: &[&str]) -> Result<bool, CountError> {
         let mut seen = count::per_delivery(&program, workload)?;
         // Other work on the processor makes ranks take turns in other ways: what is over the limit is counted again, and the
         // least of all runs counts.
-        if compare && record.limit(workload).is_some_and(|most| seen > most) {
+        for _ in 0..RECOUNTS {
+            if !compare || record.limit(workload).is_none_or(|most| seen <= most) {
+                break;
+            }
             seen = count::per_delivery(&program, workload)?;
         }
         figures.insert(workload, seen);
@@ -72,7 +78,10 @@ fn check(compare: bool, only: &[&str]) -> Result<bool, CountError> {
             continue;
         };
         let (mut held, mut limit) = (*held, whole + more);
-        if compare && held > limit {
+        for _ in 0..RECOUNTS {
+            if !compare || held <= limit {
+                break;
+            }
             held = count::per_delivery(&program, counted)?;
             limit = count::per_delivery(&program, beside)? + more;
         }
