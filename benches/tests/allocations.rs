@@ -9,9 +9,6 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
 use tagged::{Options, TagMode};
 
-/// Turns of the same operations, of which one has to be free of calls.
-const TURNS: usize = 3;
-
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -23,17 +20,40 @@ fn allocations(work: impl FnOnce()) -> usize {
     stats.allocations + stats.reallocations + stats.deallocations
 }
 
-/// `work` makes no call of the allocator, once a fabric's own thread has ended its part of a connection: it does so when the
-/// processor lets it, which no operation waits for. What an operation costs is in each of the turns.
+/// The other threads of this process: the lines that say whether each sleeps, and how often it has.
+fn others() -> Vec<String> {
+    let own = std::fs::read_link("/proc/thread-self").unwrap();
+    let of = |task: std::fs::DirEntry| {
+        let other = Some(task.file_name().as_os_str()) != own.file_name();
+        // A thread that ends meanwhile has no status.
+        let status = std::fs::read_to_string(task.path().join("status")).ok();
+        status.filter(|_| other)
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let told = |l: &&str| l.starts_with("State:") || l.starts_with("voluntary_ctxt_switches:");
+    let lines = |status: String| status.lines().filter(told).collect::<Vec<_>>().join(" ");
+    tasks.filter_map(of).map(lines).collect()
+}
+
+/// Waits until a fabric's own threads have ended their part of a connection, for which no operation waits: all sleep, and none
+/// has run since the look before.
+fn settle() {
+    let mut before = Vec::new();
+    loop {
+        let now = others();
+        if now == before && now.iter().all(|thread| thread.contains("(sleeping)")) {
+            return;
+        }
+        before = now;
+        std::thread::yield_now();
+    }
+}
+
+/// `work` makes no call of the allocator.
 #[track_caller]
-fn no_allocations(what: &str, mut work: impl FnMut()) {
-    let free = (0..TURNS)
-        .map(|_| allocations(&mut work))
-        .find(|calls| *calls == 0);
-    assert!(
-        free.is_some(),
-        "{what}: calls of the allocator in each of {TURNS} turns"
-    );
+fn no_allocations(what: &str, work: impl FnOnce()) {
+    settle();
+    assert_eq!(allocations(work), 0, "{what}");
 }
 
 /// Without the test harness: the counter sees every thread, and the harness has one of its own.
