@@ -154,9 +154,7 @@ impl InProc {
             answer: Vec::new(),
         }
     }
-}
 
-impl InProc {
     /// Delivers what is in the mailbox, and what comes meanwhile.
     fn take_all(&mut self, ni: &mut Ni) {
         let Some(mailbox) = self.hub.boxes.get(self.own as usize) else {
