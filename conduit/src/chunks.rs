@@ -33,7 +33,12 @@ impl<T> Chunks<T> {
 
     /// Bytes of all chunks; the region may be longer.
     pub(crate) fn bytes(&self) -> usize {
-        self.uses.len() * CHUNK
+        self.count() * CHUNK
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.uses.len()
     }
 
     /// A free chunk's offset.

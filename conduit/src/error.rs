@@ -202,7 +202,8 @@ pub enum RmaError {
         /// Bytes.
         len: usize,
     },
-    /// In a job without segments: the remote rank has no memory there, or none that may be written.
+    /// In a job without segments: the remote rank has no memory there, or none that may be written. The job ends instead if
+    /// that is found out after a call that need not wait has returned.
     #[error("node {node} has no memory of {len} bytes at {addr:#x}")]
     Unmapped {
         /// Remote rank.

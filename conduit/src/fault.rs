@@ -42,6 +42,8 @@ pub(crate) enum Fault {
         "memory is not given back for {seconds} s: a peer makes no call of the conduit, or a transfer does not end"
     )]
     NotGivenBack { seconds: f64 },
+    #[error("node {node} has no memory of {len} bytes at {addr:#x}, which an operation names")]
+    Unmapped { node: u32, addr: u64, len: usize },
     #[error("buffer access: {0}")]
     Region(#[from] RegionError),
 }

@@ -1,5 +1,6 @@
 //! What this rank holds of other ranks' memory.
 
+use super::deferred::Queue;
 use super::lanes::Lanes;
 use super::wire::Reaches;
 use crate::memory::UserMem;
@@ -24,6 +25,8 @@ pub(crate) struct Firehoses {
     pub(super) copies: u64,
     /// What puts of Longs' payloads count on.
     pub(super) longs: Key,
+    /// What begins later.
+    pub(super) deferred: Queue,
 }
 
 impl Firehoses {
@@ -44,6 +47,7 @@ impl Firehoses {
             landings: BTreeMap::new(),
             copies: 0,
             longs,
+            deferred: Queue::default(),
         })
     }
 

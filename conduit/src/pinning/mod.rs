@@ -13,6 +13,7 @@
 //!              units.rs      the pieces of a pinned unit, each a descriptor of its own
 //! ```
 //!
+//! `deferred.rs` begins parts of operations later that miss in a call that need not wait.
 //! `attach.rs` plans the limits and makes both sides: `firehoses.rs`, what is held of other ranks' memory, and `home.rs`. `forget.rs`
 //! has memory unpinned before it goes, and `elsewhere.rs` notes what threads take away that may not use the conduit.
 //!
@@ -23,9 +24,10 @@
 //! 2. A match entry's bits are never used twice, so a message finds the unit that it was meant for or none.
 //! 3. Memory is pinned only where the kernel lists it as readable and writable (`maps.rs`). A put or get of anything else ends
 //!    with [`crate::RmaError::Unmapped`], and nothing is touched.
-//! 4. Whoever waits for a unit at a peer holds none, nor anything at home.
+//! 4. Whoever waits for a unit at a peer holds none, nor anything at home but the chunk of a deferred put.
 
 mod attach;
+mod deferred;
 mod edge;
 mod elsewhere;
 mod firehoses;

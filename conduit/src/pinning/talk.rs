@@ -6,7 +6,7 @@ use super::edge::{load, store};
 use super::{maps::Maps, wire};
 use crate::am::{HandlerEntry, MAX_MEDIUM, Payload, Token};
 use crate::conduit::Conduit;
-use crate::error::{AttachError, RmaError};
+use crate::error::{AmError, AttachError, RmaError};
 use crate::fault::Fault;
 use crate::memory::UserMem;
 use ::firehose::{Ticket, Unit};
@@ -20,7 +20,7 @@ const FETCH: u8 = 13;
 const FETCHED: u8 = 14;
 
 /// Bytes that one copy carries.
-const COPY: usize = MAX_MEDIUM;
+pub(super) const COPY: usize = MAX_MEDIUM;
 
 fn halves(n: u64) -> [i32; 2] {
     [(n as u32).cast_signed(), ((n >> 32) as u32).cast_signed()]
@@ -197,29 +197,23 @@ impl Conduit {
         Ok(())
     }
 
-    /// Sends requests and recalls that are due; whether any were. To send may poll: who then waits looks first whether what
-    /// it waits for has been handled. Not in handlers.
+    /// Sends requests and recalls that are due, and goes on with what was deferred; whether there was any of these. To send may
+    /// poll: who then waits looks first whether what it waits for has been handled. Not in handlers.
     #[inline]
     pub(crate) fn flush_pinning(&self) -> bool {
         self.mind_elsewhere();
-        let due = {
-            let core = self.core.borrow();
-            let moves = core
-                .pinning
-                .firehoses
-                .as_ref()
-                .is_some_and(|f| f.holder.has_moves());
-            moves
-                || core
-                    .pinning
-                    .home
-                    .as_ref()
-                    .is_some_and(|h| h.owner.has_recalls())
+        let (due, deferred) = {
+            let pinning = &self.core.borrow().pinning;
+            let recalls = || pinning.home.as_ref().is_some_and(|h| h.owner.has_recalls());
+            match &pinning.firehoses {
+                Some(f) => (f.holder.has_moves() || recalls(), f.deferred.any()),
+                None => (recalls(), false),
+            }
         };
         if due {
             self.flush_messages();
         }
-        due
+        deferred && self.resume_deferred() || due
     }
 
     #[inline(never)]
@@ -248,6 +242,34 @@ impl Conduit {
         }
     }
 
+    /// Sends the bytes of a copy, to be stored at `addr` of `node`.
+    pub(super) fn store_there(
+        &self,
+        node: u32,
+        addr: u64,
+        data: &[u8],
+        ticket: Ticket,
+    ) -> Result<(), AmError> {
+        let [low, high] = halves(addr);
+        self.am_request_medium(node, STORE, data, &[low, high, ticket.cast_signed()])
+    }
+
+    /// Asks for the bytes of a copy at `addr` of `node`.
+    pub(super) fn fetch_from(
+        &self,
+        node: u32,
+        addr: u64,
+        memory: UserMem,
+        ticket: Ticket,
+    ) -> Result<(), AmError> {
+        if let Some(firehoses) = self.core.borrow_mut().pinning.firehoses.as_mut() {
+            firehoses.landings.insert(ticket, memory);
+        }
+        let [low, high] = halves(addr);
+        let args = [low, high, memory.len() as i32, ticket.cast_signed()];
+        self.am_request_short(node, FETCH, &args)
+    }
+
     /// Puts a piece by copies, where it cannot be pinned.
     pub(super) fn copy_out(&self, node: u32, addr: u64, memory: UserMem) -> Result<(), RmaError> {
         let mut done = 0;
@@ -257,8 +279,7 @@ impl Conduit {
             let data = &mut data[..part.len()];
             part.copy_to_slice(data);
             let ticket = self.copy_ticket();
-            let [low, high] = halves(addr + done as u64);
-            self.am_request_medium(node, STORE, data, &[low, high, ticket.cast_signed()])
+            self.store_there(node, addr + done as u64, data, ticket)
                 .map_err(|_| RmaError::InHandler)?;
             self.copy_answer(node, addr, memory.len(), ticket)?;
             done += part.len();
@@ -272,12 +293,7 @@ impl Conduit {
         while done < memory.len() {
             let part = memory.part(done, COPY);
             let ticket = self.copy_ticket();
-            if let Some(firehoses) = self.core.borrow_mut().pinning.firehoses.as_mut() {
-                firehoses.landings.insert(ticket, part);
-            }
-            let [low, high] = halves(addr + done as u64);
-            let args = [low, high, part.len() as i32, ticket.cast_signed()];
-            self.am_request_short(node, FETCH, &args)
+            self.fetch_from(node, addr + done as u64, part, ticket)
                 .map_err(|_| RmaError::InHandler)?;
             self.copy_answer(node, addr, memory.len(), ticket)?;
             done += part.len();

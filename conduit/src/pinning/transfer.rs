@@ -1,5 +1,6 @@
 //! Puts and gets between any memory of two ranks.
 
+use super::deferred::Stage;
 use super::edge::{load, segment_memory, store};
 use super::firehoses::Firehoses;
 use super::lanes::Lane;
@@ -11,21 +12,49 @@ use crate::fault::Fault;
 use crate::memory::{Source, UserMem};
 use crate::ops::Key;
 use crate::resources::SbUse;
-use crate::rma::Rma;
 use crate::rma::segments::{HIGHEST, LOWEST};
-use ::firehose::{Asked, Grip, OwnError, Refusal, Shape, Span, Unit};
+use crate::rma::{Completion, Rma};
+use ::firehose::{Asked, Grip, OwnError, Refusal, Shape, Span, Ticket, Unit};
 
 /// The rest of one put or get.
 #[derive(Clone, Copy, Debug)]
-struct Part {
-    node: u32,
-    addr: u64,
-    memory: UserMem,
-    get: bool,
-    op: Key,
+pub(super) struct Part {
+    pub(super) node: u32,
+    pub(super) addr: u64,
+    pub(super) memory: UserMem,
+    pub(super) get: bool,
+    pub(super) op: Key,
+    /// It may begin after its call.
+    pub(super) later: bool,
+}
+
+/// What a part finds of the unit that it goes to.
+enum Found {
+    /// It is held, and this piece of it has the first byte.
+    Held(Grip, Reach),
+    /// The part goes on when the owner has answered.
+    Deferred,
+    /// It cannot be pinned.
+    Nothing,
+}
+
+/// What a question for a unit led to.
+enum Asking {
+    /// It is held, and has this piece.
+    Held(Grip, Option<Reach>),
+    /// The owner's answer will tell.
+    Waits(Ticket),
+    /// It cannot be asked for.
+    Nothing,
 }
 
 impl Firehoses {
+    /// A unit of `node` that a transfer holds, and its piece that has the byte at `addr`.
+    fn held(&self, node: u32, unit: Unit, addr: u64) -> Option<(Grip, Option<Reach>)> {
+        let (there, reaches) = self.holder.held_by(node, unit)?;
+        Some((there, reaches.at(addr).copied()))
+    }
+
     /// A message to a unit of `node` is over.
     #[inline(always)]
     pub(super) fn release_there(&mut self, node: u32, there: Grip) {
@@ -37,6 +66,12 @@ impl Firehoses {
 }
 
 impl Core {
+    /// Whether own memory is to stay pinned by units, as the calling thread sees it.
+    fn keeps_own(&self, addr: u64, len: u64) -> bool {
+        let home = self.pinning.home.as_ref();
+        home.is_some_and(|h| h.keeps(addr, len))
+    }
+
     /// Memory of this side, as a transfer by units needs it.
     #[inline(always)]
     pub(crate) fn own_memory(&self, source: &Source) -> Option<UserMem> {
@@ -67,7 +102,7 @@ impl Conduit {
                 .transfer_here(addr, memory, get)
                 .ok_or(unmapped(memory.len()));
         }
-        let shape = self.shape();
+        let (shape, later) = (self.shape(), self.may_defer(rma));
         let mut done = 0;
         while done < memory.len() {
             let at = addr + done as u64;
@@ -80,10 +115,22 @@ impl Conduit {
                 memory: memory.part(done, n as usize),
                 get,
                 op,
+                later,
             };
             done += self.transfer_part(part, unit)?;
         }
         Ok(())
+    }
+
+    /// Whether parts of an operation may begin after its call. A Long's payload is waited for, as a blocking call's data is.
+    fn may_defer(&self, rma: &Rma) -> bool {
+        let core = self.core.borrow();
+        let longs = core.pinning.firehoses.as_ref().map(|f| f.longs);
+        match rma.completion {
+            Completion::Blocking => false,
+            Completion::Part(key) => Some(key) != longs,
+            Completion::Explicit | Completion::Implicit => true,
+        }
     }
 
     fn shape(&self) -> Shape {
@@ -113,14 +160,16 @@ impl Conduit {
     /// Starts a message of the first bytes of `p`, as many as lie in one piece of `unit` and of a unit at home; how many.
     fn transfer_part(&self, mut p: Part, unit: Unit) -> Result<usize, RmaError> {
         let what = if p.get { "get" } else { "put" };
-        let rdma_gets = self.core.borrow().env.firehose.rdma_gets;
-        let held = if p.get && !rdma_gets {
-            None
+        let rdma = !p.get || self.core.borrow().env.firehose.rdma_gets;
+        let found = if rdma {
+            self.hold(p, unit)
         } else {
-            self.hold(p.node, unit, p.addr)
+            Found::Nothing
         };
-        let Some((there, reach)) = held else {
-            return self.copy(p);
+        let (there, reach) = match found {
+            Found::Held(there, reach) => (there, reach),
+            Found::Deferred => return Ok(p.memory.len()),
+            Found::Nothing => return self.copy(p, unit),
         };
         let within = reach.len - (p.addr - reach.base);
         p.memory = p.memory.part(0, within as usize);
@@ -147,7 +196,7 @@ impl Conduit {
                 Err(()) => {
                     self.core.borrow_mut().resources.give_ticket();
                     self.give_back(p.node, there);
-                    return self.copy(p);
+                    return self.copy(p, unit);
                 }
             },
         };
@@ -177,7 +226,11 @@ impl Conduit {
         Ok(p.memory.len())
     }
 
-    fn copy(&self, p: Part) -> Result<usize, RmaError> {
+    /// A part that cannot be pinned goes by copies.
+    fn copy(&self, p: Part, unit: Unit) -> Result<usize, RmaError> {
+        if self.defer(p, unit, Stage::COPIES) {
+            return Ok(p.memory.len());
+        }
         if p.get {
             self.copy_in(p.node, p.addr, p.memory)?;
         } else {
@@ -192,64 +245,94 @@ impl Conduit {
         }
     }
 
-    /// Holds a unit of a peer; `None` when what is at `addr` cannot be pinned there.
-    #[inline]
-    fn hold(&self, node: u32, unit: Unit, addr: u64) -> Option<(Grip, Reach)> {
-        let (there, reach) = self.ask(node, unit, addr)?;
-        if let Some(reach) = reach {
-            return Some((there, reach));
+    /// Keeps a part for later, if its call need not wait; whether it did.
+    fn defer(&self, p: Part, unit: Unit, stage: Stage) -> bool {
+        if !p.later {
+            return false;
         }
-        // Memory may have come to the unit since it was pinned.
-        {
-            let mut core = self.core.borrow_mut();
-            let firehoses = core.pinning.firehoses.as_mut()?;
-            firehoses.holder.renew(node, unit);
-            firehoses.release_there(node, there);
+        let (addr, len) = (p.memory.addr(), p.memory.len() as u64);
+        let lent = p.memory.lending != 0;
+        let stays = !lent && self.core.borrow().keeps_own(addr, len);
+        if !lent && !stays {
+            self.leave_own_stack();
         }
-        let (there, reach) = self.ask(node, unit, addr)?;
-        if reach.is_none() {
-            self.give_back(node, there);
+        let kept = self.core.borrow_mut().defer(p, unit, (stage, stays));
+        let deferred = self.check("a put or get", kept);
+        if deferred {
+            self.flush_pinning();
         }
-        Some((there, reach?))
+        deferred
     }
 
-    /// Holds a unit of a peer, and the piece of it that has the byte at `addr`; `None` when nothing of it can be pinned.
+    /// Holds the unit of a part, or keeps the part until its owner has answered.
     #[inline]
-    fn ask(&self, node: u32, unit: Unit, addr: u64) -> Option<(Grip, Option<Reach>)> {
-        let held = |firehoses: &Firehoses| {
-            let (there, reaches) = firehoses.holder.held_by(node, unit)?;
-            Some((there, reaches.at(addr).copied()))
-        };
-        let ticket = {
+    fn hold(&self, p: Part, unit: Unit) -> Found {
+        for anew in [false, true] {
+            let (there, reach) = match self.ask(p.node, unit, p.addr) {
+                Asking::Held(there, reach) => (there, reach),
+                Asking::Waits(ticket) => {
+                    if self.defer(p, unit, Stage::Asked { ticket, anew }) {
+                        return Found::Deferred;
+                    }
+                    match self.await_unit(&p, unit, ticket) {
+                        Some(held) => held,
+                        None => return Found::Nothing,
+                    }
+                }
+                Asking::Nothing => return Found::Nothing,
+            };
+            if let Some(reach) = reach {
+                return Found::Held(there, reach);
+            }
             let mut core = self.core.borrow_mut();
-            let firehoses = core.pinning.firehoses.as_mut()?;
-            if let Some((there, reaches)) = firehoses.holder.hit(node, unit) {
-                return Some((there, reaches.at(addr).copied()));
+            let Some(firehoses) = core.pinning.firehoses.as_mut() else {
+                return Found::Nothing;
+            };
+            if !anew {
+                // Memory may have come to the unit since it was pinned.
+                firehoses.holder.renew(p.node, unit);
             }
-            let ticket = firehoses.ticket();
-            match firehoses.holder.ask(node, Span::one(unit), ticket) {
-                Ok(Asked::Ready) => return held(firehoses),
-                Ok(Asked::Waits) => ticket,
-                Err(_) => return None,
-            }
+            firehoses.release_there(p.node, there);
+        }
+        Found::Nothing
+    }
+
+    /// Asks for a unit of a peer, and for the piece of it that has the byte at `addr`.
+    #[inline]
+    fn ask(&self, node: u32, unit: Unit, addr: u64) -> Asking {
+        let mut core = self.core.borrow_mut();
+        let Some(firehoses) = core.pinning.firehoses.as_mut() else {
+            return Asking::Nothing;
         };
-        let pinned = self.wait_for_peer("pinning", Some(node), |c| {
+        if let Some((there, reaches)) = firehoses.holder.hit(node, unit) {
+            return Asking::Held(there, reaches.at(addr).copied());
+        }
+        let ticket = firehoses.ticket();
+        match firehoses.holder.ask(node, Span::one(unit), ticket) {
+            Ok(Asked::Ready) => match firehoses.held(node, unit, addr) {
+                Some((there, reach)) => Asking::Held(there, reach),
+                None => Asking::Nothing,
+            },
+            Ok(Asked::Waits) => Asking::Waits(ticket),
+            Err(_) => Asking::Nothing,
+        }
+    }
+
+    /// Waits for the owner's answer; `None` when nothing of the unit can be pinned.
+    fn await_unit(&self, p: &Part, unit: Unit, ticket: Ticket) -> Option<(Grip, Option<Reach>)> {
+        let pinned = self.wait_for_peer("pinning", Some(p.node), |c| {
             c.pinning.firehoses.as_mut()?.outcomes.remove(&ticket)
         });
         let core = self.core.borrow();
-        core.pinning
-            .firehoses
-            .as_ref()
-            .filter(|_| pinned)
-            .and_then(held)
+        let firehoses = core.pinning.firehoses.as_ref().filter(|_| pinned)?;
+        firehoses.held(p.node, unit, p.addr)
     }
 
     /// Pins the first bytes of local memory: the unit, and how many. `Ok(None)` where the fabric pins for each message,
     /// `Err` where no more memory can be pinned.
     pub(crate) fn pin_here(&self, memory: UserMem) -> Result<Option<(Unit, u64)>, ()> {
         let (addr, len) = (memory.addr(), memory.len() as u64);
-        let kept = |c: &Core| c.pinning.home.as_ref().is_some_and(|h| h.keeps(addr, len));
-        if !kept(&self.core.borrow()) {
+        if !self.core.borrow().keeps_own(addr, len) {
             self.leave_own_stack();
             return Ok(None);
         }

@@ -16,7 +16,8 @@ impl Conduit {
             .map(drop)
     }
 
-    /// Starts a put; `data` is free again on return.
+    /// Starts a put; `data` is free again on return. Where memory is pinned by units, data longer than a chunk (2048 bytes) waits
+    /// for a unit that this rank does not hold; shorter data waits for no peer.
     #[track_caller]
     pub fn put_nb(&self, node: u32, dest: u64, data: &[u8]) -> Result<Handle, RmaError> {
         self.trace_put("PUT_NB", node, dest, data);

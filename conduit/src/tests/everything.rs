@@ -451,8 +451,12 @@ fn large_segments_are_pinned_where_they_are_used() {
 #[test]
 fn a_peer_that_never_answers_a_request_of_pinning_ends_the_job() {
     type Body = fn(&Conduit, u64);
-    let calls: [(&str, Body); 2] = [
+    let calls: [(&str, Body); 3] = [
         ("pinning", |c, there| c.put(1, there, &[1; 8]).unwrap()),
+        ("pinning", |c, there| {
+            let put = c.put_nb(1, there, &[1; 8]).unwrap();
+            c.wait(put);
+        }),
         ("a copy", |c, there| c.get(&mut [0; 8], 1, there).unwrap()),
     ];
     for (call, body) in calls {

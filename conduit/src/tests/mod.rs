@@ -3,6 +3,7 @@
 mod am;
 mod barrier;
 mod credits;
+mod deferred;
 mod elsewhere;
 mod everything;
 mod exit;
