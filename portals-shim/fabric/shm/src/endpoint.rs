@@ -144,6 +144,8 @@ pub(crate) struct Endpoint {
     listener: Unshared,
     /// Until then nobody is accepted, as the system refused it.
     pause: Option<Instant>,
+    /// The last connection was not accepted, and that was said.
+    refuses: bool,
     watch: Watch,
     alarm: Alarm,
     bell: Arc<Bell>,
