@@ -31,6 +31,8 @@ static IN_HANDLERS: AtomicBool = AtomicBool::new(false);
 unsafe extern "C" {
     static stdout: *mut libc::FILE;
     static stderr: *mut libc::FILE;
+    fn ftrylockfile(stream: *mut libc::FILE) -> libc::c_int;
+    fn funlockfile(stream: *mut libc::FILE);
 }
 
 /// The exit handlers are running; what comes after this one is to run too.
@@ -68,5 +70,22 @@ fn flush() {
     };
     if conduit::spawn_own_thread("flush", write).is_ok() {
         let _ = conduit::recv_within(&wait, LONGEST_FLUSH);
+    } else {
+        flush_here();
+    }
+}
+
+/// Writes what the standard streams hold whose locks are free, where the system has no thread left.
+fn flush_here() {
+    // SAFETY: pointers of the C library, which the program may have set to other streams, or to none.
+    for stream in [unsafe { stdout }, unsafe { stderr }] {
+        // SAFETY: a stream of the C library, as it is not null.
+        if stream.is_null() || unsafe { ftrylockfile(stream) } != 0 {
+            continue;
+        }
+        // SAFETY: the stream is open, and this thread holds its lock.
+        let _ = unsafe { libc::fflush(stream) };
+        // SAFETY: as above.
+        unsafe { funlockfile(stream) };
     }
 }

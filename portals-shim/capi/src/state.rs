@@ -388,13 +388,18 @@ pub(crate) fn drain() {
     }
     // In a thread, since one that was interrupted by the exit may hold the interface for ever.
     let (done, wait) = mpsc::channel();
+    let open = Arc::new(open);
+    let all = Arc::clone(&open);
     let closing = spawn_own_thread("close", move || {
-        for open in open {
-            leave(&open.interface);
-        }
+        all.iter().for_each(|open| leave(&open.interface));
         let _ = done.send(());
     });
-    if closing.is_ok() && recv_within(&wait, limit) == Err(RecvTimeoutError::Timeout) {
+    if closing.is_err() {
+        // The system has no thread left.
+        open.iter().for_each(|open| leave(&open.interface));
+        return;
+    }
+    if recv_within(&wait, limit) == Err(RecvTimeoutError::Timeout) {
         portals_shim::say(format_args!(
             "portals: the interface could not be closed in {limit:?}"
         ));
