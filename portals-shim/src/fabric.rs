@@ -184,7 +184,7 @@ pub fn in_process(n: u32) -> Vec<Opened> {
 pub fn alone(config: NiConfig) -> Opened {
     let id = config.id;
     let nal = InProc::new(Hub::new(vec![id], Placement::ONE), 0, TRUST);
-    Attached::here(Ni::new(config), nal, vec![id], TRUST).into()
+    Attached::unattended(Ni::new(config), nal, vec![id], TRUST).into()
 }
 
 /// Joins `n` interfaces within this process, several of which are on a node; see [`in_process`].
@@ -196,7 +196,7 @@ pub fn in_process_placed(n: u32, place: Placement) -> Vec<Opened> {
         .zip(configs)
         .map(|(own, config)| {
             let nal = InProc::new(hub.clone(), own, TRUST);
-            Attached::here(Ni::new(config), nal, peers.clone(), TRUST).into()
+            Attached::unattended(Ni::new(config), nal, peers.clone(), TRUST).into()
         })
         .collect()
 }

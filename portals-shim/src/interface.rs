@@ -45,9 +45,9 @@ struct Inner {
 }
 
 impl Interface {
-    /// An interface whose library runs here, over a fabric of the caller's; see [`Trust`].
+    /// An interface whose library runs here, over a fabric of the caller's without descriptors; see [`Trust`].
     pub fn over<N: Nal + 'static>(ni: portals_core::Ni, nal: N, trust: Trust) -> Self {
-        Self::attached(Attached::here(ni, nal, Vec::new(), trust)).0
+        Self::attached(Attached::unattended(ni, nal, Vec::new(), trust)).0
     }
 
     /// The interface to a library that its fabric has joined.

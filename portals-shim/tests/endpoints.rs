@@ -420,3 +420,16 @@ fn a_killed_program_fails_and_is_no_hang() {
     }
     assert_eq!(last, NiFail::FAIL);
 }
+
+/// Peers that connect to it would wait for ever.
+#[test]
+fn an_endpoint_without_a_thread_for_its_peers_does_not_open() {
+    let test = "an_endpoint_without_a_thread_for_its_peers_does_not_open";
+    if !fabric_testing::is_denied("EAGAIN", "clone,clone3", test) {
+        return;
+    }
+    let error = Endpoint::open(&config()).unwrap_err().to_string();
+    let said = "no thread for connections can be started: Resource temporarily unavailable";
+    assert!(error.contains(said), "{error}");
+    assert!(error.contains("ulimit -u"), "{error}");
+}

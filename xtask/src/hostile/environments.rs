@@ -135,6 +135,22 @@ pub(super) const ALL: &[Environment] = &[
         ..PLAIN
     },
     Environment {
+        name: "no thread and no process can be started",
+        inside: &["DENY", "EAGAIN", "clone,clone3,fork,vfork"],
+        // Peers that connect over the device are answered by a thread, and the first rank starts the simulation.
+        refused: &[
+            (
+                "verbs",
+                "no thread for connections can be started: Resource temporarily unavailable",
+            ),
+            (
+                "seastar",
+                "cannot start: fabric seastar cannot be used here",
+            ),
+        ],
+        ..PLAIN
+    },
+    Environment {
         name: "affinity and limits cannot be read",
         inside: &["DENY", "EPERM", "sched_getaffinity,prlimit64"],
         ..PLAIN

@@ -2,7 +2,7 @@
 
 use super::address::AddressBook;
 use super::bridge::Bridge;
-use super::direct::Direct;
+use super::direct::{Direct, NoThread};
 use super::library::Library;
 use super::nal::Nal;
 use super::region::Trust;
@@ -21,9 +21,30 @@ pub struct Attached {
 impl Attached {
     /// A library in this process, over `nal`. `peers` are the processes of all ranks, in their order. No descriptor of `ni`
     /// has been made before but as `trust` promises.
-    pub fn here<N: Nal + 'static>(ni: Ni, nal: N, peers: Vec<ProcessId>, trust: Trust) -> Self {
+    /// Its fabric may have descriptors, for which a thread is started.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub fn here<N: Nal + 'static>(
+        ni: Ni,
+        nal: N,
+        peers: Vec<ProcessId>,
+        trust: Trust,
+    ) -> Result<Self, NoThread> {
         let config = *ni.config();
-        let bridge = Box::new(Direct::new(Library::new(ni, nal, trust)));
+        let bridge = Box::new(Direct::attended(Library::new(ni, nal, trust))?);
+        Ok(Self::elsewhere(bridge, config, peers, trust))
+    }
+
+    /// The same, of a fabric whose peers wake it through memory, or not at all. Nobody attends to descriptors that it has.
+    pub fn unattended<N: Nal + 'static>(
+        ni: Ni,
+        nal: N,
+        peers: Vec<ProcessId>,
+        trust: Trust,
+    ) -> Self {
+        let config = *ni.config();
+        let bridge = Box::new(Direct::unattended(Library::new(ni, nal, trust)));
         Self::elsewhere(bridge, config, peers, trust)
     }
 

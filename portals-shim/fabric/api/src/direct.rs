@@ -109,9 +109,30 @@ pub struct Direct<N> {
     process: usize,
 }
 
+/// Why a fabric has nobody to answer who connects to it.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no thread for connections can be started: {0}; the limit of processes (ulimit -u) or that of a container (pids.max) may be reached"
+)]
+pub struct NoThread(#[from] std::io::Error);
+
 impl<N: Nal + 'static> Direct<N> {
-    /// Takes the library, and starts what its fabric needs.
-    pub fn new(library: Library<N>) -> Self {
+    /// Takes the library, and starts the thread that its fabric needs, if it has descriptors.
+    ///
+    /// # Errors
+    /// The system has no thread for it. Peers that connect would wait for ever.
+    pub fn attended(library: Library<N>) -> Result<Self, NoThread> {
+        let mut direct = Self::unattended(library);
+        if direct.shared.attendance().is_some() {
+            let shared = Arc::clone(&direct.shared);
+            let thread = spawn_own_thread("portals", move || shared.attend())?;
+            direct.attendant = Mutex::new(Some(thread));
+        }
+        Ok(direct)
+    }
+
+    /// Takes the library of a fabric without descriptors, which needs no thread.
+    pub fn unattended(library: Library<N>) -> Self {
         let waiter = library.nal.waiter();
         let Schedule { looks, spin, .. } = library.nal.schedule();
         let usual = spin.unwrap_or(SPIN);
@@ -131,17 +152,9 @@ impl<N: Nal + 'static> Direct<N> {
             outside: AtomicU32::new(0),
             ended: AtomicBool::new(false),
         });
-        let attendant = shared.attendance().is_some().then(|| {
-            let shared = Arc::clone(&shared);
-            spawn_own_thread("portals", move || shared.attend())
-        });
-        let attendant = attendant.and_then(|made| {
-            made.inspect_err(|error| tracing::error!(%error, "no thread for connections"))
-                .ok()
-        });
         Self {
             shared,
-            attendant: Mutex::new(attendant),
+            attendant: Mutex::new(None),
             process: host::fork::generation(),
         }
     }

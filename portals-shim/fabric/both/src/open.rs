@@ -92,7 +92,7 @@ pub fn open(
     // From here on every rank answers.
     job.fence()?;
     let shm = joining.map(|joining| joining.nal(&ni, members, attaches, TRUST));
-    Ok(join(ni, ids, shm, verbs, crowded))
+    join(ni, ids, shm, verbs, crowded)
 }
 
 /// The interface over what there is.
@@ -102,10 +102,10 @@ fn join(
     shm: Option<Shm>,
     verbs: Far,
     crowded: bool,
-) -> Attached {
+) -> Result<Attached, FabricError> {
     let own = config.id;
     let ni = Ni::new(config);
-    match shm {
+    let attached = match shm {
         Some(shm) => {
             let spin = crowded.then_some(Duration::ZERO);
             let mut others = peers.iter().filter(|id| **id != own);
@@ -117,10 +117,15 @@ fn join(
                 spin,
             };
             let near = Box::new(nal.shm.near());
-            Attached::here(ni, nal, peers, TRUST).with_extension(near)
+            let attached = Attached::here(ni, nal, peers, TRUST);
+            attached.map(|attached| attached.with_extension(near))
         }
         None => Attached::here(ni, verbs, peers, TRUST),
-    }
+    };
+    attached.map_err(|e| FabricError::Unusable {
+        kind: FabricKind::Verbs,
+        reason: e.to_string(),
+    })
 }
 
 /// What a rank says that has joined; others say why they could not.
@@ -357,7 +362,7 @@ pub fn in_threads(
         .map(|(rank, ((verbs, directory), shm))| {
             let config = rank_config(place, rank, JID);
             let far = verbs.nal(&config, place, ids.clone(), directory, crowded, TRUST)?;
-            Ok(join(config, ids.clone(), shm, far, crowded))
+            join(config, ids.clone(), shm, far, crowded)
         })
         .collect()
 }

@@ -559,7 +559,7 @@ impl Joining {
     ) -> Attached {
         let nal = self.nal(&config, Members::all(place, ids.clone()), attaches, TRUST);
         let near = Box::new(nal.near());
-        Attached::here(Ni::new(config), nal, ids, TRUST).with_extension(near)
+        Attached::unattended(Ni::new(config), nal, ids, TRUST).with_extension(near)
     }
 }
 

@@ -282,7 +282,7 @@ impl Unconnected {
         crowded: bool,
     ) -> Result<Attached, FabricError> {
         let nal = self.nal(&config, place, ids.clone(), directory, crowded)?;
-        Ok(Attached::here(Ni::new(config), nal, ids, TRUST))
+        Attached::here(Ni::new(config), nal, ids, TRUST).map_err(unusable)
     }
 
     /// What an interface is made of.

@@ -99,7 +99,7 @@ pub fn open_endpoint(config: &FabricConfig, wishes: &Wishes) -> Result<OpenEndpo
     let settings = Settings::from_env().map_err(unusable)?;
     let (config, nal) = open(config.device.as_deref(), settings, wishes, PEERS)?;
     let book = nal.book().clone();
-    let attached = Attached::here(Ni::new(config), nal, Vec::new(), TRUST);
+    let attached = Attached::here(Ni::new(config), nal, Vec::new(), TRUST).map_err(unusable)?;
     Ok(OpenEndpoint { attached, book })
 }
 

@@ -57,7 +57,7 @@ fn a_rank_that_others_write_to_sleeps_only_when_they_have_ceased() {
         bell: Arc::new(Bell::new().unwrap()),
         slept: Arc::clone(&slept),
     };
-    let direct = Direct::new(Library::new(ni, fabric, TRUST));
+    let direct = Direct::attended(Library::new(ni, fabric, TRUST)).unwrap();
     let long = u64::try_from((100 * SPIN).as_nanos()).unwrap();
     let found = direct.eq_poll(&[eq], Wait::Nanos(long)).unwrap();
     assert!(found.is_none());
@@ -75,7 +75,7 @@ fn a_look_that_serves_others_offers_the_core_to_nobody() {
         bell: Arc::new(Bell::new().unwrap()),
         slept: Arc::default(),
     };
-    let direct = Direct::new(Library::new(ni, fabric, TRUST));
+    let direct = Direct::attended(Library::new(ni, fabric, TRUST)).unwrap();
     let fruitless = || direct.shared.fruitless.load(Ordering::Relaxed);
     for look in [&|| direct.eq_get(eq).unwrap().is_none(), &|| {
         direct.eq_poll(&[eq], Wait::No).unwrap().is_none()
@@ -136,7 +136,7 @@ fn a_wait_for_ever_ends_when_a_peer_is_given_up() {
             lost: false,
             bell: Arc::new(Bell::new().unwrap()),
         };
-        let direct = Direct::new(Library::new(ni, fabric, TRUST));
+        let direct = Direct::attended(Library::new(ni, fabric, TRUST)).unwrap();
         let refused = direct.eq_poll(&eqs, Wait::Forever).unwrap_err();
         assert_eq!((refused.error, refused.which), (Error::Fail, 0));
         // It was told once, and to who waits for some time it is not told.

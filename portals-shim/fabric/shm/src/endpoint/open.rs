@@ -57,12 +57,14 @@ fn reachable(own: &Address, other: &Address) -> Result<(), String> {
 /// Opens an endpoint that belongs to no job; nobody else has to be there.
 ///
 /// # Errors
-/// The system has no memory or no descriptor for it.
+/// The system has no memory, no descriptor or no thread for it.
 pub fn open_endpoint(wishes: &Wishes) -> Result<OpenEndpoint, FabricError> {
     let nal = Endpoint::new(wishes)?;
     let (config, book) = (nal.config, nal.book.clone());
     let links = Box::new(nal.links.clone());
-    let attached = Attached::here(Ni::new(config), nal, Vec::new(), TRUST).with_extension(links);
+    let attached = Attached::here(Ni::new(config), nal, Vec::new(), TRUST)
+        .map_err(|e| unusable(e.to_string()))?
+        .with_extension(links);
     Ok(OpenEndpoint { attached, book })
 }
 

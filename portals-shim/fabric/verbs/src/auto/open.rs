@@ -168,9 +168,12 @@ pub fn in_threads(
         settings.connections = Some(tuning.connections);
     }
     let peers: Vec<ProcessId> = (0..ranks).map(|rank| Placement::ONE.of(rank)).collect();
-    let opened = |(ni, nal)| Attached::here(ni, Far::Auto(Box::new(nal)), peers.clone(), TRUST);
+    let opened = |(ni, nal)| {
+        let far = Far::Auto(Box::new(nal));
+        Attached::here(ni, far, peers.clone(), TRUST).map_err(unusable)
+    };
     let parts = in_parts(ranks, device, &settings)?;
-    Ok(parts.into_iter().map(opened).collect())
+    parts.into_iter().map(opened).collect()
 }
 
 /// The parts of interfaces of one job.

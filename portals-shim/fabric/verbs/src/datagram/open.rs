@@ -229,6 +229,6 @@ pub fn in_threads(ranks: u32, device: Option<&str>) -> Result<Vec<Attached>, Fab
     directory::acquainted(made, ranks, contact, |(made, config), peers, directory| {
         let nal = made.nal(&config, Placement::ONE, peers.clone(), directory, crowded)?;
         let far = super::super::channel::Far::Ud(Box::new(nal));
-        Ok(Attached::here(Ni::new(config), far, peers, TRUST))
+        Attached::here(Ni::new(config), far, peers, TRUST).map_err(unusable)
     })
 }
