@@ -42,6 +42,22 @@ fn exit_handlers_run_at_an_exit_of_the_program_alone() {
     }
 }
 
+/// Also where the system has no thread left, which would write it past the locks of others.
+#[test]
+fn what_was_printed_is_written_without_a_thread_for_it() {
+    let Some(deny) = deny::Deny::compile() else {
+        return;
+    };
+    for program in programs() {
+        let program = program.display().to_string();
+        let filter = ["EAGAIN", "clone,clone3", &program, "exit, handlers"];
+        let output = run_on("shm", 2, deny.program(), &filter);
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(7), "{said}");
+        assert!(said.contains("the last words"), "{said}");
+    }
+}
+
 /// A handler of the system's signals may call `gasnet_exit`, also where the signal comes while the library is polling.
 #[test]
 fn a_signal_may_end_the_job() {
