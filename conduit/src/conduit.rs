@@ -66,7 +66,7 @@ pub struct Conduit {
     pub(crate) polls_each: bool,
     pub(crate) lendings: Cell<u64>,
     /// How long a wait may last before [`Conduit::flush_pinning`] is to be called again; see `pinning/deferred.rs`.
-    pub(crate) patience: Cell<Option<Duration>>,
+    pub(crate) look_again: Cell<Option<Duration>>,
     /// Blocking operations since the last poll, in a row, that needed none.
     pub(crate) row: Cell<u32>,
     /// Memory that goes is told of; see [`Conduit::promise_to_forget`].
@@ -209,7 +209,7 @@ impl Conduit {
             requested: Cell::new(false),
             polls_each,
             lendings: Cell::new(0),
-            patience: Cell::new(None),
+            look_again: Cell::new(None),
             row: Cell::new(0),
             forgets: Cell::new(false),
             elsewhere: Elsewhere::default(),
@@ -485,9 +485,9 @@ impl Conduit {
             || other.is_some_and(|o| o()) || neighbours.is_some_and(|n| n.has_frame(scope));
         // Nothing is asked between looks where there is nobody to be asked.
         let other = (other.is_some() || neighbours.is_some()).then_some(&either as _);
-        let longest = match (longest, self.patience.get()) {
-            (Some(longest), Some(patience)) => Some(longest.min(patience)),
-            (longest, patience) => longest.or(patience),
+        let longest = match (longest, self.look_again.get()) {
+            (Some(longest), Some(look)) => Some(longest.min(look)),
+            (longest, look) => longest.or(look),
         };
         let wait = longest.map_or(Wait::Forever, |longest| {
             Wait::Nanos(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX))

@@ -17,7 +17,6 @@
 //!    request for a unit finds one.
 //! 3. A part that waits for a peer holds nothing but such a chunk. One that holds a unit waits for own messages alone.
 
-use super::lanes::Lane;
 use super::talk::COPY;
 use super::transfer::Part;
 use super::wire::Reach;
@@ -26,7 +25,7 @@ use crate::core::Core;
 use crate::fault::Fault;
 use crate::memory::UserMem;
 use crate::resources::SbUse;
-use ::firehose::{Asked, Grip, OwnError, Refusal, Span, Ticket, Unit};
+use ::firehose::{Asked, Grip, Span, Ticket, Unit};
 use portals_shim::TimeLeft;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -70,7 +69,7 @@ struct Deferred {
     unit: Unit,
     /// Where the bytes of a put are whose memory is its caller's again.
     chunk: Option<u32>,
-    /// Whether own memory is to stay pinned by units: the thread knows that called.
+    /// Whether own memory is to stay pinned by units, as the calling thread saw it.
     stays: bool,
     stage: Stage,
 }
@@ -83,8 +82,14 @@ pub(super) struct Queue {
     chunks: usize,
     /// A copy is being sent.
     sending: bool,
-    /// What is left for the oldest answer that is awaited, if that may not last as long as it likes.
-    patience: Option<(Ticket, TimeLeft)>,
+    /// What is left of `GASNET_FIREHOSE_TIMEOUT` for the oldest answer that is awaited.
+    time_left: Option<(Ticket, TimeLeft)>,
+}
+
+impl Queue {
+    pub(super) fn any(&self) -> bool {
+        !self.parts.is_empty()
+    }
 }
 
 /// How far a part came.
@@ -97,24 +102,6 @@ enum Step {
     Over,
 }
 
-impl Queue {
-    pub(super) fn any(&self) -> bool {
-        !self.parts.is_empty()
-    }
-}
-
-/// What a message uses at home.
-enum Local {
-    /// A chunk, which has the bytes of a put.
-    Chunk(u32),
-    /// Where it is: so many bytes of it by this unit, or all for the message alone.
-    Memory(Option<(Unit, u64)>),
-    /// Nothing is free.
-    Busy,
-    /// No more can be pinned.
-    Never,
-}
-
 /// A copy to be sent.
 enum Copy {
     Store(Vec<u8>),
@@ -122,8 +109,8 @@ enum Copy {
 }
 
 impl Core {
-    /// Keeps a part for later; `false`, and nothing has happened, if its call has to wait.
-    /// `stays`: own memory is to stay pinned by units.
+    /// Keeps a part for later; `false`, and nothing has happened, if its call has to wait. `stays`: own memory is to stay pinned by
+    /// units.
     pub(super) fn defer(
         &mut self,
         part: Part,
@@ -269,15 +256,8 @@ impl Core {
         there: Grip,
         reach: Reach,
     ) -> Result<Step, Fault> {
-        let Part {
-            node,
-            addr,
-            get,
-            op,
-            ..
-        } = d.part;
         let len = d.part.memory.len();
-        let within = (reach.len - (addr - reach.base)).min(len as u64) as usize;
+        let within = (reach.len - (d.part.addr - reach.base)).min(len as u64) as usize;
         if d.chunk.is_some() && within < len {
             return Ok(self.copy_instead(d, there));
         }
@@ -285,26 +265,24 @@ impl Core {
             return Ok(Step::Waits(d));
         }
         let memory = d.part.memory.part(0, within);
-        let (chunk, here) = match self.local_of(&d, memory)? {
-            Local::Chunk(at) => (Some(at), None),
-            Local::Memory(here) => (None, here),
-            Local::Busy => {
-                self.resources.give_ticket();
-                return Ok(Step::Waits(d));
-            }
-            Local::Never => {
-                self.resources.give_ticket();
-                return Ok(self.copy_instead(d, there));
-            }
+        let chunk = match d.chunk {
+            None => self.bounce(d.part.get, memory)?,
+            taken => taken,
         };
-        let n = here.map_or(within, |(_, n)| n as usize);
-        let lane = Lane {
-            get,
-            here: here.map(|(unit, _)| unit),
-            chunk,
-            ..Lane::new(node, there, op)
+        let pinned = if chunk.is_some() || !d.stays {
+            Some(Ok(None))
+        } else {
+            self.pin_own(memory.addr(), within as u64)
         };
-        self.start_lane(&lane, &reach, addr, memory.part(0, n))?;
+        let Some(Ok(here)) = pinned else {
+            self.resources.give_ticket();
+            return Ok(match pinned {
+                None => Step::Waits(d),
+                Some(_) => self.copy_instead(d, there),
+            });
+        };
+        let part = Part { memory, ..d.part };
+        let n = self.start_part(&part, (there, &reach), chunk, here)?;
         if n == len {
             return self.end_deferred(&d);
         }
@@ -312,41 +290,6 @@ impl Core {
         d.part.memory = d.part.memory.part(n, len - n);
         self.ask_deferred(&mut d, false);
         Ok(Step::Went(d))
-    }
-
-    /// What a message of `memory` uses at home.
-    fn local_of(&mut self, d: &Deferred, memory: UserMem) -> Result<Local, Fault> {
-        if let Some(at) = d.chunk {
-            return Ok(Local::Chunk(at));
-        }
-        let get = d.part.get;
-        if self.env.bounces(get, memory.len()) {
-            let whose = if get {
-                SbUse::Get { to: memory }
-            } else {
-                SbUse::Put
-            };
-            let requests = self.resources.requests_mut();
-            if let Some(at) = requests.take(whose) {
-                if !get {
-                    memory.copy_to(requests.region(), at as usize)?;
-                }
-                return Ok(Local::Chunk(at));
-            }
-        }
-        let home = self.pinning.home.as_mut().filter(|_| d.stays);
-        let taken = home.map(|home| home.take(memory.addr(), memory.len() as u64));
-        Ok(match taken {
-            None => Local::Memory(None),
-            Some(Ok(here)) => Local::Memory(here),
-            Some(Err(OwnError::Busy)) => Local::Busy,
-            // It may be read and not written.
-            Some(Err(OwnError::Refused {
-                refusal: Refusal::Unmapped,
-                ..
-            })) => Local::Memory(None),
-            Some(Err(_)) => Local::Never,
-        })
     }
 
     /// Gives the unit of a part back, which goes by copies.
@@ -411,11 +354,11 @@ impl Core {
 
     /// How long to wait before the oldest answer that is awaited is looked for again, or what is to be said of one that lasted too
     /// long. `None`: it may last as long as it likes.
-    fn look_at_answers(&mut self) -> Option<(&'static str, Result<Option<Duration>, Fault>)> {
+    fn time_for_answers(&mut self) -> Option<(&'static str, Result<Option<Duration>, Fault>)> {
         let timeout = self.env.firehose.timeout?;
         let awaited = self.awaited_answer();
         let queue = &mut self.pinning.firehoses.as_mut()?.deferred;
-        let before = queue.patience.take();
+        let before = queue.time_left.take();
         let (ticket, node, call) = awaited?;
         let (now, clock) = (self.ni.now(), self.ni.clock());
         let mut time = match before {
@@ -427,7 +370,7 @@ impl Core {
             let seconds = timeout.as_secs_f64();
             return Some((call, Err(Fault::Unanswered { node, seconds })));
         }
-        queue.patience = Some((ticket, time));
+        queue.time_left = Some((ticket, time));
         Some((call, Ok(Some(time.slice(left)))))
     }
 
@@ -453,7 +396,7 @@ impl Conduit {
         loop {
             let next = self.core.borrow_mut().next_copy();
             let Some((copy, node, addr, ticket)) = self.check("a copy", next) else {
-                self.mind_answers();
+                self.check_answers();
                 return any;
             };
             let sent = match copy {
@@ -471,9 +414,9 @@ impl Conduit {
     }
 
     /// Ends the job if a peer leaves a part without an answer for `GASNET_FIREHOSE_TIMEOUT`, and sets when waits look again.
-    fn mind_answers(&self) {
-        let looked = self.core.borrow_mut().look_at_answers();
+    fn check_answers(&self) {
+        let looked = self.core.borrow_mut().time_for_answers();
         let (call, slice) = looked.unwrap_or(("pinning", Ok(None)));
-        self.patience.set(self.check(call, slice));
+        self.look_again.set(self.check(call, slice));
     }
 }

@@ -4,11 +4,12 @@
 //!   short put, unit held ─► ticket, lane ─► PtlPut with the unit's key, if the fabric takes the data ─taken──► its ACK
 //!                                                     └─ not now ─► next free chunk ─► PtlPut ─► SEND_END, ACK
 //!   get, unit held       ─► ticket, lane, chunk or a hit at home ─► PtlGet with the unit's key ─► REPLY_END
-//!   any other            ─► transfer.rs waits for what it needs ─► start_lane
+//!   any other            ─► transfer.rs waits for what it needs ─► start_part
 //!   last event           ─► unit, chunk, lane and ticket are free
 //! ```
 
 use super::lanes::{Lane, offset_of};
+use super::transfer::Part;
 use super::wire::{Reach, portal_of};
 use crate::core::Core;
 use crate::fault::{Fault, refused};
@@ -16,7 +17,7 @@ use crate::memory::UserMem;
 use crate::ops::Key;
 use crate::resources::SbUse;
 use crate::rma::{Completion, Rma, Started};
-use ::firehose::Grip;
+use ::firehose::{Grip, Unit};
 use portals_shim::{AckRequest, Brief, EventKind, Get, Posted, Put, RemoteKey, Target};
 
 impl Reach {
@@ -254,8 +255,50 @@ impl Core {
         Ok(Some(Started::Begun(rma.completion.handle(op))))
     }
 
+    /// Takes a chunk for a message of `memory`, with the bytes of a put. `None`: they are too many for one, or none is free.
+    pub(super) fn bounce(&mut self, get: bool, memory: UserMem) -> Result<Option<u32>, Fault> {
+        if !self.env.bounces(get, memory.len()) {
+            return Ok(None);
+        }
+        let whose = if get {
+            SbUse::Get { to: memory }
+        } else {
+            SbUse::Put
+        };
+        let requests = self.resources.requests_mut();
+        let Some(at) = requests.take(whose) else {
+            return Ok(None);
+        };
+        if !get {
+            memory.copy_to(requests.region(), at as usize)?;
+        }
+        Ok(Some(at))
+    }
+
+    /// Starts a message of the first bytes of a part, which has a ticket and a unit that is held: all of them from a chunk, or as
+    /// many as are pinned `here`; how many.
+    pub(super) fn start_part(
+        &mut self,
+        p: &Part,
+        (there, reach): (Grip, &Reach),
+        chunk: Option<u32>,
+        here: Option<(Unit, u64)>,
+    ) -> Result<usize, Fault> {
+        let n = here.map_or(p.memory.len(), |(_, n)| n as usize);
+        let lane = Lane {
+            get: p.get,
+            here: here.map(|(unit, _)| unit),
+            chunk,
+            lending: p.memory.lending,
+            ..Lane::new(p.node, there, p.op)
+        };
+        let memory = p.memory.part(0, n);
+        self.start_lane(&lane, reach, p.addr, memory)?;
+        Ok(n)
+    }
+
     /// Sends a message whose resources are in hand.
-    pub(super) fn start_lane(
+    fn start_lane(
         &mut self,
         lane: &Lane,
         reach: &Reach,

@@ -3,15 +3,12 @@
 use super::deferred::Stage;
 use super::edge::{load, segment_memory, store};
 use super::firehoses::Firehoses;
-use super::lanes::Lane;
 use super::wire::Reach;
 use crate::conduit::{Conduit, Scope};
 use crate::core::Core;
 use crate::error::RmaError;
-use crate::fault::Fault;
 use crate::memory::{Source, UserMem};
 use crate::ops::Key;
-use crate::resources::SbUse;
 use crate::rma::segments::{HIGHEST, LOWEST};
 use crate::rma::{Completion, Rma};
 use ::firehose::{Asked, Grip, OwnError, Refusal, Shape, Span, Ticket, Unit};
@@ -70,6 +67,25 @@ impl Core {
     fn keeps_own(&self, addr: u64, len: u64) -> bool {
         let home = self.pinning.home.as_ref();
         home.is_some_and(|h| h.keeps(addr, len))
+    }
+
+    /// Pins the first bytes of own memory: the unit, and how many, or `None` where the message has to pin them. Without a value
+    /// nothing is free; `Err` where no more memory can be pinned.
+    pub(super) fn pin_own(
+        &mut self,
+        addr: u64,
+        len: u64,
+    ) -> Option<Result<Option<(Unit, u64)>, ()>> {
+        match self.pinning.home.as_mut()?.take(addr, len) {
+            Ok(here) => Some(Ok(here)),
+            Err(OwnError::Busy) => None,
+            // It may be read and not written.
+            Err(OwnError::Refused {
+                refusal: Refusal::Unmapped,
+                ..
+            }) => Some(Ok(None)),
+            Err(_) => Some(Err(())),
+        }
     }
 
     /// Memory of this side, as a transfer by units needs it.
@@ -177,18 +193,8 @@ impl Conduit {
         self.wait_in(what, Scope::Full, |c| {
             c.resources.take_tickets(1).then_some(())
         });
-        let chunk = {
-            let mut core = self.core.borrow_mut();
-            let whose = if p.get {
-                SbUse::Get { to: p.memory }
-            } else {
-                SbUse::Put
-            };
-            let bounces = core.env.bounces(p.get, p.memory.len());
-            bounces
-                .then(|| core.resources.requests_mut().take(whose))
-                .flatten()
-        };
+        let bounced = self.core.borrow_mut().bounce(p.get, p.memory);
+        let chunk = self.check(what, bounced);
         let here = match chunk {
             Some(_) => None,
             None => match self.pin_here(p.memory) {
@@ -200,30 +206,11 @@ impl Conduit {
                 }
             },
         };
-        if let Some((_, within)) = here {
-            p.memory = p.memory.part(0, within as usize);
-        }
-        let lane = Lane {
-            get: p.get,
-            here: here.map(|(unit, _)| unit),
-            chunk,
-            lending: p.memory.lending,
-            ..Lane::new(p.node, there, p.op)
-        };
-        let started = {
-            let core = &mut *self.core.borrow_mut();
-            let copied = match chunk {
-                Some(at) if !p.get => p
-                    .memory
-                    .copy_to(core.resources.requests().region(), at as usize),
-                _ => Ok(()),
-            };
-            copied
-                .map_err(Fault::from)
-                .and_then(|()| core.start_lane(&lane, &reach, p.addr, p.memory))
-        };
-        self.check(what, started);
-        Ok(p.memory.len())
+        let started = self
+            .core
+            .borrow_mut()
+            .start_part(&p, (there, &reach), chunk, here);
+        Ok(self.check(what, started))
     }
 
     /// A part that cannot be pinned goes by copies.
@@ -336,19 +323,7 @@ impl Conduit {
             self.leave_own_stack();
             return Ok(None);
         }
-        let pinned = self.wait_flushing(|c| match c.pinning.home.as_mut()?.take(addr, len) {
-            Err(OwnError::Busy) => None,
-            done => Some(done),
-        });
-        match pinned {
-            Ok(here) => Ok(here),
-            // It may be read and not written.
-            Err(OwnError::Refused {
-                refusal: Refusal::Unmapped,
-                ..
-            }) => Ok(None),
-            Err(_) => Err(()),
-        }
+        self.wait_flushing(|c| c.pin_own(addr, len))
     }
 
     /// See [`super::home::Home::leave_own_stack`].
