@@ -363,9 +363,13 @@ impl Drop for Published {
 
 /// Gives everybody of the own user the address, until the socket is shut down. Nobody is waited for: a new connection has room for it.
 fn answer(listener: &Unshared, address: &Bytes) {
+    let mut told = false;
     loop {
         match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => tell(&socket, address),
+            Ok(socket) => {
+                told = false;
+                tell(&socket, address);
+            }
             // It was shut down.
             Err(Errno::INVAL) => return,
             Err(errno) => match NotAccepted::of(errno, listener) {
@@ -373,7 +377,9 @@ fn answer(listener: &Unshared, address: &Bytes) {
                 // The call waits for nobody where there is no descriptor, and none is there.
                 NotAccepted::Nobody => std::thread::park_timeout(PAUSE),
                 NotAccepted::Later(refused) => {
-                    tracing::warn!(%refused, "who asks for the name of an endpoint is not answered");
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::warn!(%refused, "who asks for the name of an endpoint is not answered, until that works");
+                    }
                     std::thread::park_timeout(PAUSE);
                 }
             },

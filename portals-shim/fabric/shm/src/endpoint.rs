@@ -144,8 +144,8 @@ pub(crate) struct Endpoint {
     listener: Unshared,
     /// Until then nobody is accepted, as the system refused it.
     pause: Option<Instant>,
-    /// The last connection was not accepted, and that was said.
-    refuses: bool,
+    /// The system refused the last connection, and that was said.
+    told: bool,
     watch: Watch,
     alarm: Alarm,
     bell: Arc<Bell>,

@@ -55,17 +55,16 @@ impl Endpoint {
             Ok(Some(socket)) => socket,
             Ok(None) => return,
             Err(refused) => {
-                if !self.refuses {
+                if !std::mem::replace(&mut self.told, true) {
                     tracing::warn!(%refused, "an endpoint cannot accept connections, and tries again");
                 }
-                self.refuses = true;
                 // Its socket stays readable until then.
                 self.watch.remove(&self.listener);
                 self.pause = Some(Instant::now() + PAUSE);
                 return;
             }
         };
-        self.refuses = false;
+        self.told = false;
         if self.accepted.len() == MOST_ACCEPTED {
             let longest = self.accepted.remove(0);
             self.watch.remove(&longest.socket);

@@ -109,7 +109,7 @@ impl Endpoint {
             generation: 0,
             listener: Unshared::new(listener),
             pause: None,
-            refuses: false,
+            told: false,
             watch,
             alarm: Alarm::new().map_err(socket)?,
             bell,
