@@ -299,12 +299,13 @@ fn a_connection_that_the_system_refuses_is_left_alone_for_a_while() {
         let until = own.pause.unwrap();
         assert!(own.watch.readable().is_empty());
         assert_eq!(own.schedule().due, Some(until));
+        assert!(own.told, "and said once");
         return;
     }
     // As after a refusal whose time is over.
     own.watch.remove(&own.listener);
-    own.pause = Some(Instant::now());
+    (own.pause, own.told) = (Some(Instant::now()), true);
     try_send(&socket, b"nonsense", &[]).unwrap();
     assert!(answer(&mut ni, &mut own, &socket).is_none());
-    assert_eq!(own.pause, None);
+    assert_eq!((own.pause, own.told), (None, false));
 }
