@@ -76,13 +76,16 @@ fn costs() -> Result<()> {
     cargo::run(counts.args(["--quiet", "--", "--nocapture"]))
 }
 
-/// Does what needs no quiet machine while the tests of the workspace run: builds what is run after them, and counts instructions,
-/// whose number does not depend on what else runs. Those tests wait for each other's processes more than they compute, and this takes
-/// only what they leave of the processors: on Linux the niceness is the calling thread's, and what it starts has it.
+/// Does what needs no quiet machine while the tests of the workspace run: runs what documents show, counts instructions, whose number
+/// does not depend on what else runs, and interprets. Those tests wait for each other's processes more than they compute, and this
+/// takes only what they leave of the processors: on Linux the niceness is the calling thread's, and what it starts has it.
 fn meanwhile() -> Result<()> {
     rustix::process::nice(19)?;
     book::build_example()?;
-    costs()
+    book::blocks(&book::Options::default())?;
+    mpi::test()?;
+    costs()?;
+    sound::miri()
 }
 
 /// What is looked at without being run, and everything that is built for the tests. Release and debug have folders of their own, and
@@ -131,10 +134,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     look_and_build(options)?;
     workspace()?;
-    sound::miri()?;
     hostile::test()?;
-    book::blocks(&book::Options::default())?;
-    mpi::test()?;
     if !options.no_guest {
         device::run()?;
     }
