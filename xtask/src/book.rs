@@ -51,7 +51,9 @@ pub(crate) fn build_example() -> Result<()> {
             EXAMPLE,
             "--target-dir",
         ])
-        .arg(release_dir().with_file_name("")),
+        .arg(release_dir().with_file_name(""))
+        // Nobody debugs it.
+        .env("CARGO_PROFILE_DEV_DEBUG", "none"),
     )
 }
 
