@@ -2,7 +2,7 @@
 #ifndef PORTOLAN_CNOS_MPI_OS_H
 #define PORTOLAN_CNOS_MPI_OS_H
 
-#include <p3api/types.h>
+#include "p3api/types.h"
 
 typedef struct {
 	ptl_nid_t nid;

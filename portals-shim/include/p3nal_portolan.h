@@ -3,7 +3,7 @@
 #ifndef PORTOLAN_P3NAL_PORTOLAN_H
 #define PORTOLAN_P3NAL_PORTOLAN_H
 
-#include <p3/nal_types.h>
+#include "p3/nal_types.h"
 
 #ifndef PTL_IFACE_DEFAULT
 #define PTL_IFACE_DEFAULT PTL_NALTYPE_PORTOLAN

@@ -2,6 +2,6 @@
 #ifndef PORTOLAN_P3NAL_TCP_H
 #define PORTOLAN_P3NAL_TCP_H
 
-#include <p3nal_utcp.h>
+#include "p3nal_utcp.h"
 
 #endif

@@ -2,8 +2,8 @@
 #ifndef PORTOLAN_P3NAL_UTCP_H
 #define PORTOLAN_P3NAL_UTCP_H
 
-#include <p3api/types.h>
-#include <p3nal_portolan.h>
+#include "p3api/types.h"
+#include "p3nal_portolan.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,2 +1,2 @@
 /* The older header of Cray's start-up functions. */
-#include <cnos_mpi_os.h>
+#include "cnos_mpi_os.h"

@@ -35,7 +35,7 @@
 #define GASNETI_MODEL_STR "PAR"
 #endif
 
-#include <gasnet_basic.h>
+#include "gasnet_basic.h"
 #include <stdarg.h>
 #include <stdlib.h>
 /* Nothing here needs these; programs rely on GASNet's header for them. */
@@ -267,7 +267,7 @@ void gasneti_wait_step(uint64_t *steps);
         __atomic_thread_fence(__ATOMIC_ACQUIRE);                              \
     } while (0)
 
-#include <gasnet_am.h>
+#include "gasnet_am.h"
 
 typedef struct {
     volatile uint32_t word;
@@ -410,7 +410,7 @@ int gasnet_barrier_result(int *id);
 GASNETT_END_EXTERNC
 
 /* Programs use these without including them. */
-#include <gasnet_vis.h>
-#include <gasnet_coll.h>
+#include "gasnet_vis.h"
+#include "gasnet_coll.h"
 
 #endif

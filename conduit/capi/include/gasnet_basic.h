@@ -3,8 +3,8 @@
 #define GASNET_BASIC_H
 
 /* First, as it refuses compilers and machines that the system may have no headers for. */
-#include <portable_platform.h>
-#include <portable_inttypes.h>
+#include "portable_platform.h"
+#include "portable_inttypes.h"
 
 #define _STRINGIFY_HELPER(x) #x
 #define _STRINGIFY(x) _STRINGIFY_HELPER(x)

@@ -8,7 +8,7 @@
 #define _IN_GASNET_TOOLS_H
 #define _INCLUDED_GASNET_TOOLS_H
 
-#include <gasnet_basic.h>
+#include "gasnet_basic.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,2 +1,2 @@
 /* The path that Cray's programs include. */
-#include <cnos_mpi_os.h>
+#include "../cnos_mpi_os.h"

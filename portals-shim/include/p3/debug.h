@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include <p3api/debug.h>
+#include "../p3api/debug.h"
 
 /* A program's own stream; the library writes nothing to it. */
 static FILE *p3_out __attribute__((unused));

@@ -2,7 +2,7 @@
 #ifndef PORTOLAN_P3API_API_H
 #define PORTOLAN_P3API_API_H
 
-#include <p3api/types.h>
+#include "types.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,7 +3,7 @@
 #ifndef PORTOLAN_P3API_DEBUG_H
 #define PORTOLAN_P3API_DEBUG_H
 
-#include <p3api/types.h>
+#include "types.h"
 
 #define PTL_DBG_NONE 0x00000000
 #define PTL_DBG_ALL 0x0000ffff

@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <p3/errno.h>
-#include <p3/nal_types.h>
+#include "../p3/errno.h"
+#include "../p3/nal_types.h"
 
 typedef uint64_t ptl_size_t;
 

@@ -2,7 +2,7 @@
 #ifndef PORTOLAN_P3RT_H
 #define PORTOLAN_P3RT_H
 
-#include <p3api/types.h>
+#include "../p3api/types.h"
 
 #ifdef __cplusplus
 extern "C" {

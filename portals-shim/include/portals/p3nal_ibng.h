@@ -1,2 +1,2 @@
 /* A path that some programs include. */
-#include <p3nal_ibng.h>
+#include "../p3nal_ibng.h"

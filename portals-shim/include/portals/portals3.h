@@ -1,2 +1,2 @@
 /* The path that Cray's programs include. */
-#include <portals3.h>
+#include "../portals3.h"

@@ -1,2 +1,2 @@
 /* A path that some programs include. */
-#include <p3api/debug.h>
+#include "../../p3api/debug.h"

@@ -1,2 +1,2 @@
 /* A path that some programs include. */
-#include <p3rt/p3rt.h>
+#include "../../p3rt/p3rt.h"
