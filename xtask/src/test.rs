@@ -76,8 +76,8 @@ fn costs() -> Result<()> {
     cargo::run(counts.args(["--quiet", "--", "--nocapture"]))
 }
 
-/// Does what needs no quiet machine while the tests of the workspace run: runs what documents show, counts instructions, whose number
-/// does not depend on what else runs, and interprets. Those tests wait for each other's processes more than they compute, and this
+/// Does what needs no quiet machine while the tests of the workspace run: the blocks of the book, the MPIs, the count of instructions,
+/// which does not depend on what else runs, and Miri. Those tests wait for each other's processes more than they compute, and this
 /// takes only what they leave of the processors: on Linux the niceness is the calling thread's, and what it starts has it.
 fn meanwhile() -> Result<()> {
     rustix::process::nice(19)?;
