@@ -135,13 +135,19 @@ pub(crate) fn own_exe() -> Result<PathBuf> {
 
 /// The start of a guest's command line, for a command of this executable that finds there what was built here.
 pub(crate) fn guest(timeout: u32) -> Result<Command> {
+    guest_by(timeout, &[], &[])
+}
+
+/// As [`guest`], of a guest with these options, in which `by` starts this executable.
+pub(crate) fn guest_by(timeout: u32, options: &[&str], by: &[&str]) -> Result<Command> {
     let own = own_exe()?;
     let mut guest = Command::new(release_dir().join("portolan"));
     guest.args(["guest", "--timeout", &timeout.to_string()]);
+    guest.args(options);
     if std::env::var_os(TARGET_DIR).is_some() {
         guest.args(["--env", TARGET_DIR]);
     }
-    guest.arg("--").arg(own);
+    guest.arg("--").args(by).arg(own);
     Ok(guest)
 }
 
