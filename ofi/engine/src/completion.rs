@@ -112,8 +112,18 @@ pub struct ErrorEntry {
 #[derive(Debug, Default)]
 struct State {
     done: VecDeque<(Entry, u64)>,
-    /// Each with the counter that has counted it.
-    failed: VecDeque<(ErrorEntry, Weak<Counter>)>,
+    /// How many of them have been taken.
+    taken: u64,
+    failed: VecDeque<Failed>,
+}
+
+#[derive(Debug)]
+struct Failed {
+    entry: ErrorEntry,
+    /// The counter that has counted it.
+    counted: Weak<Counter>,
+    /// How many others had ended before it, of all that ever did.
+    behind: u64,
 }
 
 /// A completion queue. Any thread may call every method.
@@ -166,7 +176,12 @@ impl Queue {
 
     fn failed(&self, entry: ErrorEntry, counted: Weak<Counter>) {
         let mut state = self.state();
-        state.failed.push_back((entry, counted));
+        let behind = state.taken + state.done.len() as u64;
+        state.failed.push_back(Failed {
+            entry,
+            counted,
+            behind,
+        });
         self.leave(state);
         self.wait.notify();
     }
@@ -182,7 +197,7 @@ impl Queue {
         self.len.load(Ordering::SeqCst) == 0
     }
 
-    /// Whether somebody who waits for so many entries has them, or a failure, which comes first.
+    /// Whether somebody who waits for so many entries has them, or a failure, which ends a wait.
     pub fn satisfies(&self, count: usize) -> bool {
         let len = self.len.load(Ordering::SeqCst);
         len >= count.max(1) || (len > 0 && !self.state().failed.is_empty())
@@ -193,16 +208,21 @@ impl Queue {
         self.wait.arm(|| !self.is_empty())
     }
 
-    /// Takes completions, oldest first, as long as `take` says so; `Err` if a failure has to be taken first.
+    /// Takes completions, oldest first, up to the first failure; `Err` if that has to be taken first. So who learns that a receive has
+    /// failed knows of all that had come before.
     pub fn take(&self, most: usize, mut take: impl FnMut(&Entry, u64)) -> Result<usize, HasFailed> {
         if self.is_empty() {
             return Ok(0);
         }
         let mut state = self.state();
-        if !state.failed.is_empty() {
-            return Err(HasFailed);
+        let mut count = most.min(state.done.len());
+        if let Some(first) = state.failed.front() {
+            match first.behind.saturating_sub(state.taken) {
+                0 => return Err(HasFailed),
+                before => count = count.min(before as usize),
+            }
         }
-        let count = most.min(state.done.len());
+        state.taken += count as u64;
         for (entry, source) in state.done.drain(..count) {
             take(&entry, source);
         }
@@ -213,12 +233,12 @@ impl Queue {
     /// Takes the oldest failure, which the program knows of from now on.
     pub fn take_failed(&self) -> Option<ErrorEntry> {
         let mut state = self.state();
-        let (failed, counted) = state.failed.pop_front()?;
+        let failed = state.failed.pop_front()?;
         self.leave(state);
-        if let Some(counter) = counted.upgrade() {
+        if let Some(counter) = failed.counted.upgrade() {
             counter.know_one();
         }
-        Some(failed)
+        Some(failed.entry)
     }
 }
 
@@ -469,7 +489,6 @@ impl Reporter {
         let Some((told, queue)) = told.as_mut().zip(queue) else {
             return tracing::debug!(%why, "an operation whose end nobody asks for");
         };
-        let (entry, source) = told.entry(op, end);
         let counter = told.reports.counter.as_ref();
         let failed = ErrorEntry {
             entry,
@@ -478,5 +497,57 @@ impl Reporter {
             source,
         };
         queue.failed(failed, counter.map(Arc::downgrade).unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(context: usize) -> Entry {
+        Entry {
+            context,
+            ..Entry::default()
+        }
+    }
+
+    fn fail(queue: &Queue, context: usize) {
+        let failed = ErrorEntry {
+            entry: entry(context),
+            missing: 0,
+            why: Failure::Canceled,
+            source: NO_ADDRESS,
+        };
+        queue.failed(failed, Weak::new());
+    }
+
+    #[test]
+    fn a_failure_is_told_of_behind_what_had_ended_before_it() {
+        let queue = Queue::default();
+        for most in [1, 2, 100] {
+            for context in 0..12 {
+                match context % 4 {
+                    0 | 3 => fail(&queue, context),
+                    _ => queue.done(entry(context), NO_ADDRESS),
+                }
+            }
+            let mut order = Vec::new();
+            while !queue.is_empty() {
+                if queue.take(most, |e, _| order.push(e.context)).is_err() {
+                    order.push(queue.take_failed().unwrap().entry.context);
+                }
+            }
+            assert!(order.into_iter().eq(0..12));
+        }
+    }
+
+    #[test]
+    fn a_failure_may_be_taken_before_what_had_ended_before_it() {
+        let queue = Queue::default();
+        queue.done(entry(1), NO_ADDRESS);
+        fail(&queue, 2);
+        queue.done(entry(3), NO_ADDRESS);
+        assert_eq!(queue.take_failed().unwrap().entry, entry(2));
+        assert_eq!(queue.take(9, |_, _| {}).ok(), Some(2));
     }
 }
