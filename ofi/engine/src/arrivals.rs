@@ -411,17 +411,13 @@ impl Core {
         let list = &mut self.lists[usize::from(tagged)];
         let found = list.find(wanted).and_then(|at| list.message(at));
         let Some(message) = found else {
-            let end = End {
-                tag: wanted.tag,
-                ..End::default()
-            };
-            return self.reporter.failed(op, Failure::NoMessage, &end, 0);
+            return self.reporter.found_none(op, wanted.tag);
         };
         if claim.is_some() {
             message.claimed = claim;
         }
         let end = message.end();
-        self.reporter.done(op, &end);
+        self.reporter.looked(op, &end);
     }
 }
 

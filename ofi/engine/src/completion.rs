@@ -418,6 +418,37 @@ impl Told {
         let source = source.and_then(|(all, id)| all.number_after(id, &mut self.latest));
         (entry, source.unwrap_or(NO_ADDRESS))
     }
+
+    #[inline]
+    fn tell(&mut self, op: &Op, end: &End) {
+        if op.told && self.reports.queue.is_some() {
+            let (entry, source) = self.entry(op, end);
+            if let Some(queue) = &self.reports.queue {
+                queue.done(entry, source);
+            }
+        }
+    }
+
+    fn tell_failed(
+        &mut self,
+        op: &Op,
+        why: Failure,
+        end: &End,
+        missing: u64,
+        counted: Weak<Counter>,
+    ) {
+        let (entry, source) = self.entry(op, end);
+        let Some(queue) = &self.reports.queue else {
+            return tracing::debug!(%why, "an operation whose end no queue is told of");
+        };
+        let failed = ErrorEntry {
+            entry,
+            missing: missing as usize,
+            why,
+            source,
+        };
+        queue.failed(failed, counted);
+    }
 }
 
 /// Tells programs of the ends of an endpoint's operations.
@@ -453,11 +484,24 @@ impl Reporter {
         if let Some(counter) = &told.reports.counter {
             counter.add(1);
         }
-        if op.told && told.reports.queue.is_some() {
-            let (entry, source) = told.entry(op, end);
-            if let Some(queue) = &told.reports.queue {
-                queue.done(entry, source);
-            }
+        told.tell(op, end);
+    }
+
+    /// A look at what has come has ended. Counters count messages, and none was received.
+    pub(crate) fn looked(&mut self, op: &Op, end: &End) {
+        if let Some(told) = self.of(op) {
+            told.tell(op, end);
+        }
+    }
+
+    /// A look has found no message.
+    pub(crate) fn found_none(&mut self, op: &Op, tag: u64) {
+        let end = End {
+            tag,
+            ..End::default()
+        };
+        if let Some(told) = self.of(op) {
+            told.tell_failed(op, Failure::NoMessage, &end, 0, Weak::new());
         }
     }
 
@@ -481,22 +525,15 @@ impl Reporter {
     /// An operation has failed; `missing` bytes found no room.
     #[cold]
     pub(crate) fn failed(&mut self, op: &Op, why: Failure, end: &End, missing: u64) {
-        let mut told = self.of(op);
-        if let Some(counter) = told.as_ref().and_then(|t| t.reports.counter.as_ref()) {
-            counter.add_failed(1);
-        }
-        let queue = told.as_ref().and_then(|t| t.reports.queue.clone());
-        let Some((told, queue)) = told.as_mut().zip(queue) else {
+        let Some(told) = self.of(op) else {
             return tracing::debug!(%why, "an operation whose end nobody asks for");
         };
         let counter = told.reports.counter.as_ref();
-        let failed = ErrorEntry {
-            entry,
-            missing: missing as usize,
-            why,
-            source,
-        };
-        queue.failed(failed, counter.map(Arc::downgrade).unwrap_or_default());
+        if let Some(counter) = counter {
+            counter.add_failed(1);
+        }
+        let counted = counter.map(Arc::downgrade).unwrap_or_default();
+        told.tell_failed(op, why, end, missing, counted);
     }
 }
 

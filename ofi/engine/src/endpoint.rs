@@ -2,7 +2,7 @@
 
 use crate::accesses::Counts;
 use crate::atomic::{Datatype, Form, Operation, Request};
-use crate::completion::{End, Failure, Op, Reporter, Reports, ReportsId};
+use crate::completion::{Failure, Op, Reporter, Reports, ReportsId};
 use crate::core::{Core, Refused};
 use crate::landing::{EAGER, RoomError};
 use crate::matching::{Receive, Wanted};
@@ -236,16 +236,12 @@ impl Endpoint {
             false => list.find(wanted),
         };
         let Some(message) = at.and_then(|at| core.take_kept(tagged, at)) else {
-            let end = End {
-                tag: wanted.tag,
-                ..End::default()
-            };
-            return core.reporter.failed(&op, Failure::NoMessage, &end, 0);
+            return core.reporter.found_none(&op, wanted.tag);
         };
         let end = message.end();
         // Its sender learns that nothing of it is wanted.
         core.give(message, Op::default(), &Buffer::default(), 0);
-        core.reporter.done(&op, &end);
+        core.reporter.looked(&op, &end);
     }
 
     /// Takes back the receive with this context, which ends as cancelled. Returns whether it waited.

@@ -10,7 +10,9 @@ mod waits;
 
 use super::*;
 use crate::addresses::Addresses;
-use crate::completion::{Counter, Entry, ErrorEntry, HasFailed, Queue, Reports, ReportsId, flags};
+use crate::completion::{
+    Counter, End, Entry, ErrorEntry, HasFailed, Queue, Reports, ReportsId, flags,
+};
 use crate::peers::Backlog;
 use portals_shim::Region;
 use portals_shim::fabric::FabricKind;
