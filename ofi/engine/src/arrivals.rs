@@ -1,9 +1,10 @@
 //! What an endpoint does with what arrives, and with what its program asks for.
 
-use crate::completion::{End, Failure, Op, flags};
+use crate::completion::{End, Failure, Op};
 use crate::core::{Core, Pending, Use};
+use crate::filling::Part;
 use crate::landing::{ACCESS, CONTROL, LANDING, Landed, NUMBER, PENDING, SLOT};
-use crate::matching::{Body, Lists, Receive, Unexpected, Wanted};
+use crate::matching::{Body, Lists, Receive, Several, Unexpected, Wanted};
 use crate::memory::Buffer;
 use crate::order::Turn;
 use crate::peers::Acquaintance;
@@ -289,19 +290,20 @@ impl Core {
             };
             return self.keep(tagged, at, message);
         };
-        let Some((receive, place, released)) = take_room(list, posted, len) else {
+        let Some((mut receive, place, part)) = take_room(list, posted, len) else {
             return;
         };
         let room = place.len();
         self.landing.store(landed, &place);
-        let end = End {
+        let mut end = End {
             len: len.min(room),
             buf: place.place(0),
             data,
             tag,
             source: Some(from),
-            flags: released,
+            ..End::default()
         };
+        self.filling.has_come(part, &mut receive, &mut end);
         match len > room {
             true => self
                 .reporter
@@ -313,27 +315,28 @@ impl Core {
     /// Gives a kept message, or an envelope, to a receive that is posted.
     fn give_to_posted(&mut self, tagged: bool, posted: usize, message: Unexpected) {
         let list = &mut self.lists[usize::from(tagged)];
-        if let Some((op, place, released)) = take_room(list, posted, message.body.len()) {
-            self.give(message, op, &place, released);
+        if let Some((op, place, part)) = take_room(list, posted, message.body.len()) {
+            self.give(message, op, &place, part);
         }
     }
 
     /// Gives a message to whoever has asked for it.
-    pub(crate) fn give(&mut self, message: Unexpected, op: Op, place: &Buffer, released: u64) {
+    pub(crate) fn give(&mut self, message: Unexpected, mut op: Op, place: &Buffer, part: Part) {
         let (len, room) = (message.body.len(), place.len());
         let fits = len.min(room);
-        let end = End {
+        let mut end = End {
             len: fits,
             buf: place.place(0),
             data: message.data,
             tag: message.tag,
             source: Some(message.from),
-            flags: released,
+            ..End::default()
         };
         match message.body {
             Body::Here(bytes) => {
                 place.store_bytes(bytes.get(..fits as usize).unwrap_or(&bytes));
                 self.pool.give_back(bytes);
+                self.filling.has_come(part, &mut op, &mut end);
                 match len > room {
                     true => self
                         .reporter
@@ -342,6 +345,7 @@ impl Core {
                 }
             }
             Body::There(envelope) => {
+                self.filling.begins(part, &mut end);
                 let waiting = (op, end, len - fits);
                 self.take_there(message.from, envelope, place.sub(0, fits), waiting);
             }
@@ -392,13 +396,12 @@ impl Core {
             let Some(message) = self.take_kept(tagged, at) else {
                 return;
             };
-            let Some(least) = receive.least else {
-                return self.give(message, receive.op, &receive.buffer, 0);
+            let Some(several) = receive.several else {
+                return self.give(message, receive.op, &receive.buffer, Part::default());
             };
-            let (place, rest) = split(&receive.buffer, message.body.len());
-            let released = release(&mut receive.op, &rest, least);
-            self.give(message, receive.op, &place, released);
-            if released != 0 {
+            let (place, rest, part) = divide(&receive.buffer, message.body.len(), several);
+            self.give(message, receive.op, &place, part);
+            if part.fills {
                 return;
             }
             receive.buffer = rest;
@@ -421,34 +424,29 @@ impl Core {
     }
 }
 
-/// What a multi-receive gives back with a message behind which so much room is left. Without any room it would cut off every further
-/// message, so it ends then whatever the program has asked for. The program is told of that even if it wants no completions.
-fn release(op: &mut Op, rest: &Buffer, least: u64) -> u64 {
-    if rest.len() >= least.max(1) {
-        return 0;
-    }
-    op.told = true;
-    flags::MULTI_RECV
-}
-
-/// A buffer before and behind its first `len` bytes.
-fn split(buffer: &Buffer, len: u64) -> (Buffer, Buffer) {
-    (buffer.sub(0, len.max(1)), buffer.sub(len, u64::MAX))
-}
-
-/// The room that a posted receive has for a message, and what a multi-receive gives back with it.
-fn take_room(list: &mut Lists, at: usize, len: u64) -> Option<(Op, Buffer, u64)> {
-    let posted = list.posted(at)?;
-    let Some(least) = posted.least else {
-        let receive = list.remove_posted(at)?;
-        return Some((receive.op, receive.buffer, 0));
+/// Divides the buffer of a multi-receive into what a message of `len` bytes takes and what is left. Without any room it would cut off every
+/// further message, so it is full then whatever the program has asked for.
+fn divide(buffer: &Buffer, len: u64, several: Several) -> (Buffer, Buffer, Part) {
+    let rest = buffer.sub(len, u64::MAX);
+    let part = Part {
+        number: several.number,
+        fills: rest.len() < several.least.max(1),
     };
-    let (place, rest) = split(&posted.buffer, len);
-    let mut op = posted.op;
-    let released = release(&mut op, &rest, least);
-    match released {
-        0 => posted.buffer = rest,
-        _ => list.remove_posted(at).map(drop)?,
+    (buffer.sub(0, len.max(1)), rest, part)
+}
+
+/// The room that a posted receive has for a message.
+fn take_room(list: &mut Lists, at: usize, len: u64) -> Option<(Op, Buffer, Part)> {
+    let posted = list.posted(at)?;
+    let Some(several) = posted.several else {
+        let receive = list.remove_posted(at)?;
+        return Some((receive.op, receive.buffer, Part::default()));
+    };
+    let op = posted.op;
+    let (place, rest, part) = divide(&posted.buffer, len, several);
+    match part.fills {
+        false => posted.buffer = rest,
+        true => list.remove_posted(at).map(drop)?,
     }
-    Some((op, place, released))
+    Some((op, place, part))
 }

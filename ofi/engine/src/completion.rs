@@ -390,6 +390,8 @@ pub struct End {
     pub source: Option<ProcessId>,
     /// More flags.
     pub flags: u64,
+    /// The number of the multi-receive into whose buffer the message comes, or 0.
+    pub(crate) several: u64,
 }
 
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 use crate::accesses::{Accesses, Counts};
 use crate::capacity::CAPACITY;
 use crate::completion::{End, Failure, Op, Reporter};
+use crate::filling::Filling;
 use crate::frames::{self, Frames};
 use crate::landing::{CONTROL, EAGER, Landing, MESSAGES, NUMBER, RoomError, Slots};
 use crate::matching::Lists;
@@ -158,6 +159,7 @@ pub(crate) struct Core {
     pub(crate) removed: Removed,
     /// Of messages without a tag, and of those with one.
     pub(crate) lists: [Lists; 2],
+    pub(crate) filling: Filling,
     /// By numbers of this side: no peer chooses a key, so that their hash needs no secret.
     pub(crate) pending: FxHashMap<u64, Pending>,
     pub(crate) pool: BufferPool,
@@ -233,6 +235,7 @@ impl Core {
             departed: Vec::new(),
             removed: Removed::default(),
             lists: Default::default(),
+            filling: Filling::default(),
             pending: FxHashMap::default(),
             pool: BufferPool::default(),
             last: 0,
@@ -659,10 +662,10 @@ impl Core {
             self.unanswered(number, Failure::Unreachable);
             self.not_exposed(number);
         }
-        let lists = self.lists.iter_mut();
-        for receive in lists.flat_map(|list| list.take_back(id)) {
-            self.reporter
-                .failed(&receive.op, Failure::Unreachable, &receive.end(), 0);
+        for list in 0..self.lists.len() {
+            for receive in self.lists[list].take_back(id) {
+                self.end_receive(receive, Failure::Unreachable);
+            }
         }
     }
 }

@@ -4,8 +4,9 @@ use crate::accesses::Counts;
 use crate::atomic::{Datatype, Form, Operation, Request};
 use crate::completion::{Failure, Op, Reporter, Reports, ReportsId};
 use crate::core::{Core, Refused};
+use crate::filling::Part;
 use crate::landing::{EAGER, RoomError};
-use crate::matching::{Receive, Wanted};
+use crate::matching::{Receive, Several, Wanted};
 use crate::memory::Buffer;
 use crate::peers::{Load, Outgoing, Remote};
 use crate::remote::Access;
@@ -198,13 +199,18 @@ impl Endpoint {
         least: Option<u64>,
         op: Op,
     ) {
+        let mut core = self.core();
+        let several = least.map(|least| Several {
+            least,
+            number: core.next(),
+        });
         let receive = Receive {
             wanted,
             buffer,
             op,
-            least,
+            several,
         };
-        self.core().receive(tagged, receive);
+        core.receive(tagged, receive);
     }
 
     /// Says whether a message is there, by a completion, or by a failure at once; with `claim` nobody else gets it.
@@ -222,7 +228,7 @@ impl Endpoint {
         let at = core.lists[usize::from(tagged)].claimed(op.context);
         let message = at.and_then(|at| core.take_kept(tagged, at));
         let message = message.ok_or(Refused::NoMessage)?;
-        core.give(message, op, buffer, 0);
+        core.give(message, op, buffer, Part::default());
         Ok(())
     }
 
@@ -240,7 +246,7 @@ impl Endpoint {
         };
         let end = message.end();
         // Its sender learns that nothing of it is wanted.
-        core.give(message, Op::default(), &Buffer::default(), 0);
+        core.give(message, Op::default(), &Buffer::default(), Part::default());
         core.reporter.looked(&op, &end);
     }
 
@@ -249,12 +255,12 @@ impl Endpoint {
         let mut core = self.core();
         // Before the look at what has come: programs wait for `FI_ECANCELED`, unless they have been told of another end.
         let found = core.lists.iter_mut().find_map(|list| list.cancel(context));
-        if let Some(receive) = &found {
-            core.reporter
-                .failed(&receive.op, Failure::Canceled, &receive.end(), 0);
+        let waited = found.is_some();
+        if let Some(receive) = found {
+            core.end_receive(receive, Failure::Canceled);
         }
         core.progress(Wait::No);
-        found.is_some()
+        waited
     }
 
     /// Writes to a peer's memory.

@@ -49,6 +49,7 @@ pub mod completion;
 mod core;
 mod departed;
 mod endpoint;
+mod filling;
 mod frames;
 mod landing;
 mod matching;

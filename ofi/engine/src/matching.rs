@@ -29,8 +29,16 @@ pub(crate) struct Receive {
     pub(crate) wanted: Wanted,
     pub(crate) buffer: Buffer,
     pub(crate) op: Op,
-    /// It takes several messages, while so many bytes are left.
-    pub(crate) least: Option<u64>,
+    pub(crate) several: Option<Several>,
+}
+
+/// How a receive takes several messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Several {
+    /// While so many bytes are left.
+    pub(crate) least: u64,
+    /// Its number, of this side, which is not 0.
+    pub(crate) number: u64,
 }
 
 impl Receive {
@@ -38,7 +46,7 @@ impl Receive {
     pub(crate) fn end(&self) -> End {
         End {
             tag: self.wanted.tag,
-            flags: self.least.map_or(0, |_| flags::MULTI_RECV),
+            flags: self.several.map_or(0, |_| flags::MULTI_RECV),
             ..End::default()
         }
     }
@@ -126,6 +134,12 @@ impl Lists {
         self.unexpected.iter().position(is)
     }
 
+    /// How many messages nobody has asked for yet.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.unexpected.len()
+    }
+
     pub(crate) fn message(&mut self, at: usize) -> Option<&mut Unexpected> {
         self.unexpected.get_mut(at)
     }
@@ -177,7 +191,7 @@ mod tests {
                 context,
                 ..Op::default()
             },
-            least: None,
+            several: None,
         }
     }
 

@@ -25,7 +25,9 @@
 
 use crate::completion::{End, Failure, Op};
 use crate::core::{Core, Pending, Use, memory_of, target};
+use crate::filling::Ending;
 use crate::landing::{EXPOSED, PENDING};
+use crate::matching::Receive;
 use crate::memory::Buffer;
 use crate::peers::{Load, Outgoing};
 use crate::wire::{Envelope, Kind};
@@ -312,21 +314,35 @@ impl Core {
             }
             Err(error) => {
                 tracing::error!(%error, "a long message cannot be fetched");
-                self.reporter.failed(&op, Failure::Fabric, &end, missing);
+                self.has_fetched((op, end, missing), Some(Failure::Fabric));
             }
+        }
+    }
+
+    /// A receive takes no message any more, and ends as failed: behind what is under way into its buffer.
+    pub(crate) fn end_receive(&mut self, receive: Receive, why: Failure) {
+        let number = receive.several.map_or(0, |several| several.number);
+        if let Some(Ending::Failed(receive, why)) =
+            self.filling.ends(number, Ending::Failed(receive, why))
+        {
+            self.reporter.failed(&receive.op, why, &receive.end(), 0);
         }
     }
 
     /// A long message has come, as far as there was room, or could not be fetched.
     pub(crate) fn has_fetched(
         &mut self,
-        (op, end, missing): (Op, End, u64),
+        (mut op, mut end, missing): (Op, End, u64),
         failure: Option<Failure>,
     ) {
+        let last = self.filling.landed(&mut op, &mut end);
         match (failure, missing) {
             (Some(why), _) => self.reporter.failed(&op, why, &end, missing),
             (None, 0) => self.reporter.done(&op, &end),
             (None, _) => self.reporter.failed(&op, Failure::Truncated, &end, missing),
+        }
+        if let Some((receive, why)) = last {
+            self.reporter.failed(&receive.op, why, &receive.end(), 0);
         }
     }
 }

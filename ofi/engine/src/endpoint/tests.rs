@@ -4,6 +4,7 @@ mod accesses;
 mod bounds;
 mod frames;
 mod losses;
+mod multi;
 mod removals;
 mod rendezvous;
 mod waits;
@@ -361,41 +362,6 @@ fn a_message_is_peeked_at_claimed_and_discarded() {
             assert!(next(&[&b, &a]).is_ok());
             assert!(next(&[&a, &b]).is_ok(), "the sender's");
         }
-    }
-}
-
-#[test]
-fn a_multi_receive_takes_messages_until_little_is_left() {
-    let [a, b] = pair();
-    let (from, to) = (filled(300, 4), Region::new(1000).unwrap());
-    let op = b.op(1, flags::RECV | flags::MSG);
-    let any = Wanted {
-        from: None,
-        tag: 0,
-        ignore: u64::MAX,
-    };
-    b.endpoint
-        .receive(false, any, buffer(&to, 0, 1000), Some(200), op);
-    let message = Message {
-        tag: None,
-        data: Some(0xfeed),
-        inject: true,
-    };
-    for n in 0..3u64 {
-        let op = a.op(2, flags::SEND | flags::MSG);
-        let sent = a
-            .endpoint
-            .send(a.peers[1], message, buffer(&from, 0, 300), op);
-        sent.unwrap();
-        let (entry, _) = next(&[&b, &a]).unwrap();
-        let released = if n == 2 { flags::MULTI_RECV } else { 0 };
-        let data = flags::REMOTE_CQ_DATA;
-        assert_eq!(entry.flags, flags::RECV | flags::MSG | released | data);
-        assert_eq!(
-            (entry.data, entry.buf as u64),
-            (0xfeed, to.addr() + 300 * n)
-        );
-        assert!(next(&[&a, &b]).is_ok());
     }
 }
 
