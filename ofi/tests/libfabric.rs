@@ -133,11 +133,12 @@ fn run_c(name: &str, says: &str, args: &[&str], variables: &[(&str, &str)]) {
 }
 
 /// The same on the model of a machine with so many places.
-fn run_c_on_the_model(name: &str, says: &str, places: &str) {
+fn run_c_on_the_model(name: &str, says: &str, places: &str, args: &[&str]) {
     let run = |program: &Path, folder: &TempDir| {
         let mut run = command(&built().join("portolan").to_string_lossy(), folder);
         run.args(["run", "--fabric", "seastar", "--places", places, "--"]);
-        run.arg(program).env("FI_PORTOLAN_FABRIC", "seastar");
+        run.arg(program).args(args);
+        run.env("FI_PORTOLAN_FABRIC", "seastar");
         run
     };
     run_c_by(name, says, run);
@@ -171,13 +172,13 @@ fn calls_do_what_libfabric_says_and_wrong_ones_say_why() {
 #[test]
 fn corners_of_the_manual_pages_are_as_they_say() {
     run_c("corners", "all corners are right", &[], &[]);
-    run_c_on_the_model("corners", "all corners are right", "2");
+    run_c_on_the_model("corners", "all corners are right", "2", &[]);
 }
 
 #[test]
 fn endpoints_are_found_by_the_host_and_the_port_that_they_are_named() {
     run_c("named", "all names are right", &[], &[]);
-    run_c_on_the_model("named", "all names are right", "4");
+    run_c_on_the_model("named", "all names are right", "4", &[]);
 }
 
 #[test]
@@ -211,12 +212,20 @@ fn a_program_that_makes_no_call_is_served_by_automatic_progress() {
 #[test]
 fn a_forked_child_has_nothing_of_its_parents_and_no_call_waits() {
     run_c("forks", "all forks are right", &[], &[]);
-    run_c_on_the_model("forks", "all forks are right", "1");
+    run_c_on_the_model("forks", "all forks are right", "1", &[]);
+}
+
+#[test]
+fn random_operations_end_as_libfabric_says() {
+    for seed in ["1", "2", "3"] {
+        run_c("random", "all are right", &[seed, "3000"], &[]);
+    }
+    run_c_on_the_model("random", "all are right", "3", &["4", "2000"]);
 }
 
 #[test]
 fn messages_keep_their_order_and_who_closes_ends_what_is_awaited_of_it() {
     run_c("pair", "a pair is right", &[], &[]);
     // There a short message overtakes a long one.
-    run_c_on_the_model("pair", "a pair is right", "2");
+    run_c_on_the_model("pair", "a pair is right", "2", &[]);
 }
