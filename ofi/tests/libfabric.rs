@@ -221,6 +221,10 @@ fn random_operations_end_as_libfabric_says() {
         run_c("random", "all are right", &[seed, "3000"], &[]);
     }
     run_c_on_the_model("random", "all are right", "3", &["4", "2000"]);
+    for seed in ["1", "2", "3"] {
+        run_c("random_memory", "all are right", &[seed, "3000"], &[]);
+    }
+    run_c_on_the_model("random_memory", "all are right", "3", &["4", "1000"]);
 }
 
 #[test]

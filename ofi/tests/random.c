@@ -1,8 +1,6 @@
 /* Random sends, receives, probes and cancellations among three endpoints, itself among them: each message comes once, whole, to a receive that
    it matches, and in the order in which libfabric matches (FI_ORDER_SAS).
    Usage: random SEED STEPS. PROVIDER names another provider, of which less is asked. */
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,28 +8,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include "chance.h"
 #include "random_model.h"
-
-static uint64_t state;
-
-static uint64_t word(void)
-{
-    state += 0x9e3779b97f4a7c15;
-    uint64_t z = state;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-}
-
-static size_t below(size_t limit)
-{
-    return word() % limit;
-}
-
-static bool one_in(size_t of)
-{
-    return below(of) == 0;
-}
 
 /* A length of each way that messages take. */
 static size_t any_length(void)
@@ -393,7 +371,7 @@ static void open_ends(void)
 int main(int argc, char **argv)
 {
     IS(argc, 3);
-    state = strtoull(argv[1], NULL, 10);
+    chance = strtoull(argv[1], NULL, 10);
     size_t steps = strtoull(argv[2], NULL, 10);
     other_provider = getenv("PROVIDER");
     struct fi_info *hints = wishes(FI_TAGGED | FI_MSG | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE);
