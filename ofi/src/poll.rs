@@ -134,7 +134,11 @@ unsafe extern "C" fn add(set: *mut c_void, fid: *mut c_void, flags: u64) -> c_in
         }
         // SAFETY: the caller was given the object.
         let member = unsafe { member(fid) }?;
-        set.members().push(member);
+        let mut members = set.members();
+        // Once is as good as twice, and one removal is enough, as in libfabric's own poll sets.
+        if members.iter().all(|other| other.fid != member.fid) {
+            members.push(member);
+        }
         Ok(0)
     })
 }

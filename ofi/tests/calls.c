@@ -704,6 +704,8 @@ static void polls(void)
     IS(fi_poll_add(set, &a->ep->fid, 0), -FI_EINVAL);
     IS(fi_poll_add(set, &b->cq->fid, 0), 0);
     IS(fi_poll_add(set, &cntr->fid, 0), 0);
+    /* Once is as good as twice. */
+    IS(fi_poll_add(set, &cntr->fid, 0), 0);
     IS(fi_poll(set, news, 2), 0);
     IS(fi_poll_add(set, NULL, 0), -FI_EINVAL);
     IS(fi_poll_add(set, &cntr->fid, 1), -FI_EBADFLAGS);
