@@ -6,6 +6,7 @@ use crate::abi::{Fid, class};
 use crate::cntr::{Accesses, Counting};
 use crate::fabric::InUse;
 use crate::object::{self, Object};
+use crate::progress::Users;
 use crate::table::Table;
 use ofi_engine::memory::Buffer;
 use ofi_engine::{Access, Endpoint, Refused};
@@ -30,19 +31,44 @@ struct State {
     memory: BTreeMap<u64, Memory>,
 }
 
+impl State {
+    /// Those that are still there.
+    fn endpoints(&self) -> Vec<Arc<Endpoint>> {
+        self.endpoints.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
 /// Memory that peers reach by a key.
 #[derive(Debug)]
 struct Memory {
     buffer: Buffer,
     access: Access,
     accesses: Accesses,
+    /// It is to be reached by no endpoint, and by none that is used from now on.
+    ends: bool,
 }
 
 impl Memory {
-    /// Peers reach it by this endpoint.
-    fn register(&self, key: u64, endpoint: &Arc<Endpoint>) -> Result<(), Refused> {
-        endpoint.register(key, &self.buffer, self.access)?;
-        self.accesses.count(endpoint, Some(key))
+    /// Peers reach it by these endpoints, or by none of them after an error.
+    fn register(&self, key: u64, endpoints: &[Arc<Endpoint>]) -> Result<(), Refused> {
+        let one = |endpoint: &Arc<Endpoint>| {
+            endpoint.register(key, &self.buffer, self.access)?;
+            self.accesses.count(endpoint, Some(key))
+        };
+        let done = endpoints.iter().try_for_each(one);
+        if done.is_err() {
+            take_back(key, endpoints);
+        }
+        done
+    }
+}
+
+/// Memory that was to be reached by these endpoints is not.
+fn take_back(key: u64, endpoints: &[Arc<Endpoint>]) {
+    for endpoint in endpoints {
+        if let Err(error) = endpoint.deregister(key, Users::serve_all) {
+            tracing::error!(%error, key, "peers may still reach memory");
+        }
     }
 }
 
@@ -59,8 +85,13 @@ impl Shared {
     /// An endpoint is used from now on: all memory is reached by it.
     pub(crate) fn add(&self, endpoint: &Arc<Endpoint>) -> Result<(), Refused> {
         let mut state = self.state();
-        for (key, memory) in &state.memory {
-            memory.register(*key, endpoint)?;
+        let one = std::slice::from_ref(endpoint);
+        for (key, memory) in state.memory.iter().filter(|(_, memory)| !memory.ends) {
+            if let Err(why) = memory.register(*key, one) {
+                let before = state.memory.range(..key);
+                before.for_each(|(key, _)| take_back(*key, one));
+                return Err(why);
+            }
         }
         state.endpoints.retain(|e| e.strong_count() > 0);
         state.endpoints.push(Arc::downgrade(endpoint));
@@ -77,10 +108,9 @@ impl Shared {
             buffer,
             access,
             accesses: Accesses::default(),
+            ends: false,
         };
-        for endpoint in state.endpoints.iter().filter_map(Weak::upgrade) {
-            memory.register(key, &endpoint)?;
-        }
+        memory.register(key, &state.endpoints())?;
         state.memory.insert(key, memory);
         Ok(())
     }
@@ -96,11 +126,18 @@ impl Shared {
 
     /// No endpoint is reached at the memory any more; after an error some are.
     pub(crate) fn deregister(&self, key: u64) -> Result<(), Refused> {
-        let mut state = self.state();
-        for endpoint in state.endpoints.iter().filter_map(Weak::upgrade) {
-            endpoint.deregister(key)?;
+        let endpoints = {
+            let mut state = self.state();
+            if let Some(memory) = state.memory.get_mut(&key) {
+                memory.ends = true;
+            }
+            state.endpoints()
+        };
+        // Without the lock: what keeps an access under way may be a thread of this process that asks for it.
+        for endpoint in endpoints {
+            endpoint.deregister(key, Users::serve_all)?;
         }
-        state.memory.remove(&key);
+        self.state().memory.remove(&key);
         Ok(())
     }
 }

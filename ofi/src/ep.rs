@@ -183,7 +183,7 @@ unsafe impl Object for EndpointFid {
 
     fn end(&self) -> Outcome<()> {
         drop(lock(&self.published).take());
-        Users::send_copies(&self.endpoint);
+        Users::settle(&self.endpoint);
         clock_offer::closed(self.endpoint.interface());
         self.endpoint.close();
         Users::end(&self.endpoint);

@@ -11,7 +11,7 @@ pub(crate) const SLICE: Duration = Duration::from_millis(1);
 /// How long a wait looks before it sleeps: a peer that answers at once finds this side awake, since waking costs some 10 µs.
 pub(crate) const LOOK: Duration = Duration::from_micros(200);
 
-/// How long an endpoint that closes tries to send what its program holds for sent.
+/// How long an endpoint that closes waits for the end of what it has begun.
 const LAST: Duration = Duration::from_secs(1);
 
 /// How long a call sleeps before it serves the other endpoints of its process.
@@ -38,11 +38,11 @@ impl Users {
         ALL.get().insert(endpoint);
     }
 
-    /// Sends what the program of an endpoint that closes holds for sent, unless its peers grant no credits for it. They may be
-    /// endpoints of this process.
-    pub(crate) fn send_copies(endpoint: &Endpoint) {
+    /// Lets end what is under way of an endpoint that closes, and sends what its program holds for sent, unless its peers take no part.
+    /// They may be endpoints of this process, which nobody else serves now.
+    pub(crate) fn settle(endpoint: &Endpoint) {
         let begun = Instant::now();
-        while endpoint.holds_copies() && begun.elapsed() < LAST {
+        while endpoint.is_busy() && begun.elapsed() < LAST {
             let mut any = endpoint.progress(Duration::ZERO);
             for other in ALL.get().all() {
                 any |= other.progress(Duration::ZERO);
@@ -62,6 +62,13 @@ impl Users {
 
     fn all(&self) -> Vec<Arc<Endpoint>> {
         lock(&self.0).clone()
+    }
+
+    /// Progress for all endpoints of this process.
+    pub(crate) fn serve_all() {
+        for endpoint in ALL.get().all() {
+            endpoint.progress(Duration::ZERO);
+        }
     }
 
     /// Progress for the other endpoints of this process. Returns whether there are any.

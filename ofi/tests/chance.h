@@ -1,9 +1,9 @@
-/* Numbers that look random, and are the same for the same seed. */
+/* Numbers that look random, and are the same for the same seed: of each thread. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-static uint64_t chance;
+static __thread uint64_t chance;
 
 static inline uint64_t word(void)
 {

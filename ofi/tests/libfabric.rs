@@ -228,6 +228,24 @@ fn random_operations_end_as_libfabric_says() {
 }
 
 #[test]
+fn what_is_under_way_ends_when_an_endpoint_or_memory_is_closed() {
+    run_c("closes", "all has ended", &[], &[]);
+    run_c_on_the_model("closes", "all has ended", "4", &[]);
+}
+
+#[test]
+fn random_calls_of_several_threads_give_codes_and_all_closes() {
+    run_c("random_calls", "all has been closed", &["1", "4000"], &[]);
+    run_c(
+        "random_calls",
+        "all has been closed",
+        &["2", "3000", "4"],
+        &[],
+    );
+    run_c_on_the_model("random_calls", "all has been closed", "60", &["3", "2000"]);
+}
+
+#[test]
 fn messages_keep_their_order_and_who_closes_ends_what_is_awaited_of_it() {
     run_c("pair", "a pair is right", &[], &[]);
     // There a short message overtakes a long one.

@@ -128,6 +128,9 @@ impl Core {
 
     /// Accesses to all memory are counted from now on.
     pub(crate) fn count_all(&mut self, counts: Counts) -> Result<(), Refused> {
+        if self.closed {
+            return Ok(());
+        }
         self.accesses.of_endpoint.update(counts);
         let keys: Vec<u64> = self.memory.keys().copied().collect();
         keys.into_iter().try_for_each(|key| self.renew(key))
@@ -135,6 +138,9 @@ impl Core {
 
     /// Accesses to the memory of this key are counted from now on.
     pub(crate) fn count_of(&mut self, key: u64, counts: Counts) -> Result<(), Refused> {
+        if self.closed {
+            return Ok(());
+        }
         let registered = self.memory.get_mut(&key).ok_or(Refused::Invalid)?;
         registered.counts.update(counts);
         self.renew(key)

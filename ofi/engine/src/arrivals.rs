@@ -31,6 +31,9 @@ impl Core {
         wait: Wait,
         other: Option<&dyn Fn() -> bool>,
     ) -> (bool, Result<(), PollError>) {
+        if self.closed {
+            return (false, Ok(()));
+        }
         // Whoever looks in vain waits for something; on the model each look is a step of the simulation.
         let vain = self.simulated && self.idle >= VAIN && wait == Wait::No;
         let wait = if vain { Wait::Nanos(MOMENT) } else { wait };

@@ -144,6 +144,8 @@ impl From<Error> for Refused {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) ni: Interface,
+    /// The program has closed the endpoint, and may have freed all that it had lent. Other threads may still have the endpoint.
+    pub(crate) closed: bool,
     pub(crate) eq: EqHandle,
     pub(crate) landing: Landing,
     pub(crate) slots: Slots,
@@ -225,6 +227,7 @@ impl Core {
         let core = Self {
             frames: Frames::new(ni.links()),
             ni,
+            closed: false,
             eq,
             landing,
             slots,
@@ -255,6 +258,15 @@ impl Core {
         Ok(core)
     }
 
+    /// Operations under way have no end any more, and nothing that was lent is touched.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+        // Nobody is told any more, so what was told may close next, whoever still has the endpoint.
+        self.reporter = Reporter::default();
+        self.accesses = Accesses::default();
+        self.memory.clear();
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.last = (self.last + 1) & NUMBER;
         self.last
@@ -283,10 +295,11 @@ impl Core {
         Ok(())
     }
 
-    /// Whether something waits that its program holds for sent.
-    pub(crate) fn holds_copies(&mut self) -> bool {
+    /// Whether something waits that its program holds for sent, or something is under way by Portals.
+    pub(crate) fn is_busy(&mut self) -> bool {
         let mut all = 0..self.peers.len();
-        self.queued > 0 && all.any(|at| self.peers.get(at).queue.holds_copies())
+        let copies = self.queued > 0 && all.any(|at| self.peers.get(at).queue.holds_copies());
+        copies || self.remote > 0 || self.uses.iter().any(Option::is_some)
     }
 
     /// Says hello to a peer that has not been spoken to.

@@ -2,7 +2,7 @@
 
 use crate::accesses::Counts;
 use crate::atomic::{Datatype, Form, Operation, Request};
-use crate::completion::{Failure, Op, Reporter, Reports, ReportsId};
+use crate::completion::{Failure, Op, Reports, ReportsId};
 use crate::core::{Core, Refused};
 use crate::filling::Part;
 use crate::landing::{EAGER, RoomError};
@@ -376,16 +376,21 @@ impl Endpoint {
     }
 
     /// Peers no longer reach the memory of a key when this succeeds. An access whose initiator has its end already may not have ended here:
-    /// this call makes progress until it has.
+    /// this call makes progress until it has, and calls `serve` meanwhile, as its peers may be endpoints of this process.
     ///
     /// # Errors
     /// [`Refused::InUse`]: a peer has kept an access under way for ten seconds. No other begins any more; the key is taken until a later
     /// call succeeds.
-    pub fn deregister(&self, key: u64) -> Result<(), Refused> {
-        self.deregister_within(key, PATIENCE)
+    pub fn deregister(&self, key: u64, serve: impl Fn()) -> Result<(), Refused> {
+        self.deregister_within(key, PATIENCE, serve)
     }
 
-    fn deregister_within(&self, key: u64, patience: Duration) -> Result<(), Refused> {
+    fn deregister_within(
+        &self,
+        key: u64,
+        patience: Duration,
+        serve: impl Fn(),
+    ) -> Result<(), Refused> {
         let mut left = Awake::new(patience);
         loop {
             // Between two attempts other threads have their turn.
@@ -394,6 +399,8 @@ impl Endpoint {
                 Err(Refused::InUse) if !left.is_over() => core.progress(Wait::Nanos(MOMENT)),
                 done => return done,
             };
+            drop(core);
+            serve();
         }
     }
 
@@ -412,23 +419,24 @@ impl Endpoint {
         }
     }
 
-    /// Whether something waits for a peer's credits that the program holds for sent, such as a message of [`Message::inject`]. It
-    /// leaves by the progress of both, and is lost if the endpoint closes before.
-    pub fn holds_copies(&self) -> bool {
-        self.core().holds_copies()
+    /// Whether something is under way to a peer, or waits for a peer's credits though the program holds it for sent, such as a message
+    /// of [`Message::inject`]. It ends by the progress of both. Of what waits, all is lost if the endpoint closes before.
+    pub fn is_busy(&self) -> bool {
+        self.core().is_busy()
     }
 
-    /// Closes the endpoint: operations under way have no end any more. A forked child leaves the parent's endpoint open.
+    /// Closes the endpoint: operations under way have no end any more, and no memory that was lent to it is touched after this. Other
+    /// threads may go on with progress, and with the memory of its domain: nothing happens. A forked child leaves the parent's
+    /// endpoint open.
     pub fn close(&self) {
         if !self.end_watch() {
             return;
         }
-        let mut core = self.core();
-        if let Err(error) = core.ni.close() {
+        self.core().close();
+        // Not with the lock: this waits until peers have taken what was sent, and threads that serve them ask for the lock.
+        if let Err(error) = self.interface().close() {
             tracing::debug!(%error, "an endpoint closes");
         }
-        // Nobody is told any more, so what was told may close next.
-        core.reporter = Reporter::default();
     }
 }
 

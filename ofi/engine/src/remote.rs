@@ -24,7 +24,7 @@ pub struct Access {
 
 impl Access {
     /// Nothing.
-    const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         read: false,
         write: false,
     };
@@ -56,6 +56,9 @@ impl Core {
         buffer: &Buffer,
         access: Access,
     ) -> Result<(), Refused> {
+        if self.closed {
+            return Ok(());
+        }
         if self.memory.contains_key(&key) {
             return Err(Refused::Invalid);
         }
@@ -85,6 +88,9 @@ impl Core {
 
     /// Peers no longer reach the memory of a key when this succeeds. [`Refused::InUse`]: accesses are under way, and no other begins.
     pub(crate) fn deregister(&mut self, key: u64) -> Result<(), Refused> {
+        if self.closed {
+            return Ok(());
+        }
         let Some(registered) = self.memory.get_mut(&key) else {
             return Ok(());
         };

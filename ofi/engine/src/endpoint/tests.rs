@@ -2,6 +2,7 @@
 
 mod accesses;
 mod bounds;
+mod closed;
 mod frames;
 mod losses;
 mod multi;
@@ -416,7 +417,7 @@ fn remote_memory_is_written_and_read_by_its_key_alone() {
             .unwrap();
         assert_eq!(next(&[&a, &b]).unwrap_err().why, Failure::Key);
     }
-    b.endpoint.deregister(42).unwrap();
+    b.endpoint.deregister(42, || ()).unwrap();
     let op = a.op(4, flags::RMA);
     a.endpoint
         .read(a.peers[1], at(0, 42), buffer(&small, 0, 8), op)

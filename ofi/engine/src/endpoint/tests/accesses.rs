@@ -183,7 +183,7 @@ fn memory_is_taken_back_when_its_readers_have_what_they_read() {
     has(&to, LONG, 3);
     let now = b.endpoint.core().deregister(1);
     assert_eq!(now, Err(Refused::InUse), "its owner has not looked yet");
-    b.endpoint.deregister(1).unwrap();
+    b.endpoint.deregister(1, || ()).unwrap();
     assert_eq!(told(&counted), [1, 0], "it was counted all the same");
     read(&a, &to, LONG, 6);
     assert_eq!(next(&[&a, &b]).unwrap_err().why, Failure::Key);
@@ -214,7 +214,9 @@ fn a_reader_that_does_not_end_keeps_nobody_for_ever_and_no_other_begins() {
     let Some(([a, b], [memory, to], _)) = being_read() else {
         return;
     };
-    let kept = b.endpoint.deregister_within(1, Duration::from_millis(300));
+    let kept = b
+        .endpoint
+        .deregister_within(1, Duration::from_millis(300), || ());
     assert_eq!(kept, Err(Refused::InUse));
     let lent = buffer(&memory, 0, 8);
     let again = b.endpoint.register(1, &lent, BOTH);
@@ -227,6 +229,6 @@ fn a_reader_that_does_not_end_keeps_nobody_for_ever_and_no_other_begins() {
     let (one, was) = (filled(8, 1), Region::new(8).unwrap());
     bounds::add(&a, 1, (&one, &was)).unwrap();
     assert_eq!(next(&[&a, &b]).unwrap_err().why, Failure::Key);
-    b.endpoint.deregister(1).unwrap();
+    b.endpoint.deregister(1, || ()).unwrap();
     b.endpoint.register(1, &lent, BOTH).unwrap();
 }

@@ -181,17 +181,6 @@ fn frames_that_keep_coming_hold_up_nothing_else() {
 }
 
 #[test]
-fn a_closed_endpoint_tells_nobody_any_more() {
-    let [a, _b] = pair();
-    a.endpoint.close();
-    // Queue and counter may be closed after it, whoever still has the endpoint.
-    assert_eq!(
-        (Arc::strong_count(&a.queue), Arc::strong_count(&a.counter)),
-        (1, 1)
-    );
-}
-
-#[test]
 fn a_message_that_is_to_be_delivered_has_no_end_before_that() {
     let Some([a, b]) = linked() else { return };
     let from = filled(8, 1);

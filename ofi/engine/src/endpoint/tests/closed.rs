@@ -1,0 +1,66 @@
+//! Endpoints that have closed, while another thread still has them.
+
+use super::frames::linked;
+use super::*;
+
+#[test]
+fn a_closed_endpoint_tells_nobody_any_more() {
+    let [a, _b] = pair();
+    let memory = filled(8, 1);
+    let counter: Arc<Counter> = Arc::default();
+    let counts = || Counts {
+        read: Some(Arc::clone(&counter)),
+        write: None,
+    };
+    a.endpoint.count(None, counts()).unwrap();
+    a.endpoint
+        .register(1, &buffer(&memory, 0, 8), Access::NONE)
+        .unwrap();
+    a.endpoint.count(Some(1), counts()).unwrap();
+    a.endpoint.close();
+    // Queue and counters may be closed after it, whoever still has the endpoint.
+    assert_eq!(Arc::strong_count(&a.queue), 1);
+    assert_eq!(Arc::strong_count(&a.counter), 1);
+    assert_eq!(Arc::strong_count(&counter), 1);
+}
+
+#[test]
+fn a_closed_endpoint_touches_no_memory_of_its_program() {
+    for len in [8, 50_000] {
+        let [a, b] = linked().unwrap_or_else(pair);
+        let (from, to) = (filled(len, 1), Region::new(len).unwrap());
+        b.receive(exactly(None, 1), &to, len, 7);
+        a.send(1, 1, &from, len);
+        b.endpoint.close();
+        for _ in 0..100 {
+            a.endpoint.progress(Duration::ZERO);
+            assert!(!b.endpoint.progress(Duration::ZERO));
+        }
+        let mut seen = vec![0; len];
+        to.read(0, &mut seen).unwrap();
+        assert_eq!(seen, vec![0; len]);
+    }
+}
+
+#[test]
+fn memory_of_a_domain_comes_and_goes_whichever_endpoints_have_closed() {
+    let [a, b] = pair();
+    let memory = filled(8, 1);
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    let register = |side: &Side, key| {
+        let lent = buffer(&memory, 0, 8);
+        side.endpoint.register(key, &lent, access).unwrap();
+    };
+    register(&a, 1);
+    a.endpoint.close();
+    for side in [&a, &b] {
+        register(side, 2);
+        side.endpoint.count(Some(2), Counts::default()).unwrap();
+        side.endpoint.count(None, Counts::default()).unwrap();
+        side.endpoint.deregister(1, || ()).unwrap();
+        side.endpoint.deregister(2, || ()).unwrap();
+    }
+}
