@@ -55,7 +55,7 @@ static int ends(void)
         struct fi_cq_err_entry failure = {0};
         ssize_t got;
         while ((got = fi_cq_read(sides[0].cq, &entry, 1)) == -FI_EAGAIN)
-            ;
+            IS(fi_cq_read(sides[1].cq, &entry, 1), -FI_EAGAIN);
         if (got == -FI_EAVAIL) {
             IS(fi_cq_readerr(sides[0].cq, &failure, 0), 1);
             IS(failure.err, FI_EKEYREJECTED);
