@@ -19,6 +19,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 mod strangers;
+mod threads;
 mod together;
 
 /// Longer than any of this takes on a machine that is busy.

@@ -9,7 +9,8 @@
 //!   has, for some wall time at most.
 //! * From then on it is like a rank of a job. One that is back from outside waits for nobody.
 //! * Of the endpoints of one process the one that called last stands for the process. The others are silent as long: their
-//!   threads, if they have any, hold no time.
+//!   threads, if they have any, hold no time. While another thread is in a call, as in a wait, none holds time: what keeps it from
+//!   calling may be that thread.
 //! * A place without an endpoint is a rank that is gone.
 //!
 //! A place is free again when its endpoint has closed or died. Every endpoint has a process id that no other of its node
@@ -263,6 +264,18 @@ impl Sim {
                 self.running -= 1;
             }
         }
+    }
+
+    /// Whether another endpoint of the same process is in a call.
+    pub(super) fn has_others_in_calls(&self, rank: usize) -> bool {
+        let Some(places) = &self.places else {
+            return false;
+        };
+        let Some(own) = places.owners.get(rank) else {
+            return false;
+        };
+        let mut others = self.ranks.iter().zip(&places.owners).enumerate();
+        others.any(|(other, (r, owner))| other != rank && owner == own && r.is_in_call())
     }
 
     /// An endpoint wants nothing any more of a process.

@@ -7,6 +7,24 @@ use nic_model::SimTime;
 use portals_core::NiConfig;
 
 impl Rank {
+    /// Whether a thread of it is in a call.
+    pub(super) fn is_in_call(&self) -> bool {
+        match self.state {
+            RankState::Calling(_)
+            | RankState::Waiting { .. }
+            | RankState::Returning
+            | RankState::Writing(_)
+            | RankState::Asking(_)
+            | RankState::Computing { .. } => true,
+            RankState::Running
+            | RankState::Outside
+            | RankState::Silent
+            | RankState::Rejoining
+            | RankState::Entering
+            | RankState::Gone { .. } => false,
+        }
+    }
+
     /// Whether the ranks that are back from outside wait for it.
     fn is_awaited(&self) -> bool {
         let is_back = matches!(self.state, RankState::Rejoining | RankState::Gone { .. });
@@ -112,11 +130,13 @@ impl Sim {
         }
     }
 
-    /// Answers a rank, which runs from `at` on; one of which a thread is outside does not hold time.
+    /// Answers a rank, which runs from `at` on; one of which a thread is outside does not hold time, and none whose process has another
+    /// thread in a call.
     pub(super) fn return_to(&mut self, rank: usize, at: SimTime) {
         let Some(result) = self.results[rank].take() else {
             return;
         };
+        let others_call = self.has_others_in_calls(rank);
         let r = &mut self.ranks[rank];
         if !matches!(r.state, RankState::Returning) {
             return;
@@ -125,11 +145,13 @@ impl Sim {
             // It has heard of somebody.
             r.enter();
         }
-        if r.outside == 0 {
+        if r.outside > 0 {
+            r.state = RankState::Outside;
+        } else if others_call {
+            r.state = RankState::Silent;
+        } else {
             r.state = RankState::Running;
             self.running += 1;
-        } else {
-            r.state = RankState::Outside;
         }
         r.clock = at;
         self.trace_return(rank, at);
