@@ -246,6 +246,12 @@ fn random_calls_of_several_threads_give_codes_and_all_closes() {
 }
 
 #[test]
+fn threads_share_endpoints_and_queues() {
+    run_c("threads", "4 threads share all", &["1", "500"], &[]);
+    run_c_on_the_model("threads", "4 threads share all", "2", &["2", "50"]);
+}
+
+#[test]
 fn messages_keep_their_order_and_who_closes_ends_what_is_awaited_of_it() {
     run_c("pair", "a pair is right", &[], &[]);
     // There a short message overtakes a long one.
