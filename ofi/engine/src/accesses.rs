@@ -5,7 +5,7 @@
 
 use crate::capacity::CAPACITY;
 use crate::completion::Counter;
-use crate::core::{Core, Refused, Registered};
+use crate::core::{Core, Life, Refused, Registered};
 use crate::landing::ACCESS;
 use crate::memory::Buffer;
 use crate::remote::Access;
@@ -128,7 +128,7 @@ impl Core {
 
     /// Accesses to all memory are counted from now on.
     pub(crate) fn count_all(&mut self, counts: Counts) -> Result<(), Refused> {
-        if self.closed {
+        if self.life != Life::Open {
             return Ok(());
         }
         self.accesses.of_endpoint.update(counts);
@@ -138,7 +138,7 @@ impl Core {
 
     /// Accesses to the memory of this key are counted from now on.
     pub(crate) fn count_of(&mut self, key: u64, counts: Counts) -> Result<(), Refused> {
-        if self.closed {
+        if self.life != Life::Open {
             return Ok(());
         }
         let registered = self.memory.get_mut(&key).ok_or(Refused::Invalid)?;

@@ -1,7 +1,7 @@
 //! What an endpoint does with what arrives, and with what its program asks for.
 
 use crate::completion::{End, Failure, Op};
-use crate::core::{Core, Pending, Use};
+use crate::core::{Core, Life, Pending, Use};
 use crate::filling::Part;
 use crate::landing::{ACCESS, CONTROL, LANDING, Landed, NUMBER, PENDING, SLOT};
 use crate::matching::{Body, Lists, Receive, Several, Unexpected, Wanted};
@@ -31,7 +31,7 @@ impl Core {
         wait: Wait,
         other: Option<&dyn Fn() -> bool>,
     ) -> (bool, Result<(), PollError>) {
-        if self.closed {
+        if self.life != Life::Open {
             return (false, Ok(()));
         }
         // Whoever looks in vain waits for something; on the model each look is a step of the simulation.

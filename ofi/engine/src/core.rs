@@ -141,11 +141,20 @@ impl From<Error> for Refused {
     }
 }
 
+/// How far the close of an endpoint is, which other threads may still have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    Open,
+    /// Nothing is taken or begun any more, but peers may reach registered memory until the interface has closed.
+    Closing,
+    /// The program may have freed all that it had lent.
+    Closed,
+}
+
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) ni: Interface,
-    /// The program has closed the endpoint, and may have freed all that it had lent. Other threads may still have the endpoint.
-    pub(crate) closed: bool,
+    pub(crate) life: Life,
     pub(crate) eq: EqHandle,
     pub(crate) landing: Landing,
     pub(crate) slots: Slots,
@@ -227,7 +236,7 @@ impl Core {
         let core = Self {
             frames: Frames::new(ni.links()),
             ni,
-            closed: false,
+            life: Life::Open,
             eq,
             landing,
             slots,
@@ -260,7 +269,7 @@ impl Core {
 
     /// Operations under way have no end any more, and nothing that was lent is touched.
     pub(crate) fn close(&mut self) {
-        self.closed = true;
+        self.life = Life::Closing;
         // Nobody is told any more, so what was told may close next, whoever still has the endpoint.
         self.reporter = Reporter::default();
         self.accesses = Accesses::default();

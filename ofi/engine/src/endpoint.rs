@@ -3,7 +3,7 @@
 use crate::accesses::Counts;
 use crate::atomic::{Datatype, Form, Operation, Request};
 use crate::completion::{Failure, Op, Reports, ReportsId};
-use crate::core::{Core, Refused};
+use crate::core::{Core, Life, Refused};
 use crate::filling::Part;
 use crate::landing::{EAGER, RoomError};
 use crate::matching::{Receive, Several, Wanted};
@@ -401,6 +401,8 @@ impl Endpoint {
             };
             drop(core);
             serve();
+            // To a thread that closes the endpoint.
+            std::thread::yield_now();
         }
     }
 
@@ -437,6 +439,7 @@ impl Endpoint {
         if let Err(error) = self.interface().close() {
             tracing::debug!(%error, "an endpoint closes");
         }
+        self.core().life = Life::Closed;
     }
 }
 

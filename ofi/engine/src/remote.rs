@@ -3,7 +3,7 @@
 use crate::accesses::{Counts, Effect};
 use crate::atomic::{self, Form, Request};
 use crate::completion::{End, Failure, Op};
-use crate::core::{Core, Pending, Refused, Registered, Use, memory_of};
+use crate::core::{Core, Life, Pending, Refused, Registered, Use, memory_of};
 use crate::landing::{EAGER, MEMORY, PENDING, any};
 use crate::memory::Buffer;
 use crate::peers::{Load, Outgoing, Remote};
@@ -56,7 +56,7 @@ impl Core {
         buffer: &Buffer,
         access: Access,
     ) -> Result<(), Refused> {
-        if self.closed {
+        if self.life != Life::Open {
             return Ok(());
         }
         if self.memory.contains_key(&key) {
@@ -88,8 +88,10 @@ impl Core {
 
     /// Peers no longer reach the memory of a key when this succeeds. [`Refused::InUse`]: accesses are under way, and no other begins.
     pub(crate) fn deregister(&mut self, key: u64) -> Result<(), Refused> {
-        if self.closed {
-            return Ok(());
+        match self.life {
+            Life::Open => {}
+            Life::Closing => return Err(Refused::InUse),
+            Life::Closed => return Ok(()),
         }
         let Some(registered) = self.memory.get_mut(&key) else {
             return Ok(());

@@ -64,3 +64,18 @@ fn memory_of_a_domain_comes_and_goes_whichever_endpoints_have_closed() {
         side.endpoint.deregister(2, || ()).unwrap();
     }
 }
+
+/// Another thread closes it, which may take a while.
+#[test]
+fn memory_is_not_free_before_an_endpoint_that_closes_has_closed() {
+    let [a, _b] = pair();
+    let within = || {
+        let serve = || ();
+        a.endpoint
+            .deregister_within(1, Duration::from_millis(20), serve)
+    };
+    a.endpoint.core().close();
+    assert_eq!(within(), Err(Refused::InUse));
+    a.endpoint.close();
+    assert_eq!(within(), Ok(()));
+}
