@@ -305,8 +305,12 @@ impl Core {
             user_ptr: PENDING | number,
             eq: Some(self.eq),
         };
-        let got = self.ni.md_bind(md, Unlink::Unlink);
-        let got = got.and_then(|md| self.ni.get(md, target(from, EXPOSED, key, 0)));
+        let got = self.ni.md_bind(md, Unlink::Unlink).and_then(|md| {
+            let got = self.ni.get(md, target(from, EXPOSED, key, 0));
+            got.inspect_err(|_| {
+                let _ = self.ni.md_unlink(md);
+            })
+        });
         match got {
             Ok(()) => {
                 let pending = Pending::Fetch { op, end, missing };
