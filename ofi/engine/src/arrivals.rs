@@ -2,10 +2,10 @@
 
 use crate::completion::{End, Failure, Op};
 use crate::core::{Core, Life, Pending, Use};
-use crate::filling::Part;
 use crate::landing::{ACCESS, CONTROL, LANDING, Landed, NUMBER, PENDING, SLOT};
-use crate::matching::{Body, Lists, Receive, Several, Unexpected, Wanted};
+use crate::matching::{Body, Lists, MultiReceive, Receive, Unexpected, Wanted};
 use crate::memory::Buffer;
+use crate::multi_receives::Part;
 use crate::order::Turn;
 use crate::peers::Acquaintance;
 use crate::wire::{Envelope, Kind, Said, TAKES_FRAMES, meant, noted};
@@ -306,7 +306,7 @@ impl Core {
             source: Some(from),
             ..End::default()
         };
-        self.filling.has_come(part, &mut receive, &mut end);
+        self.multi_receives.has_come(part, &mut receive, &mut end);
         match len > room {
             true => self
                 .reporter
@@ -339,7 +339,7 @@ impl Core {
             Body::Here(bytes) => {
                 place.store_bytes(bytes.get(..fits as usize).unwrap_or(&bytes));
                 self.pool.give_back(bytes);
-                self.filling.has_come(part, &mut op, &mut end);
+                self.multi_receives.has_come(part, &mut op, &mut end);
                 match len > room {
                     true => self
                         .reporter
@@ -348,7 +348,7 @@ impl Core {
                 }
             }
             Body::There(envelope) => {
-                self.filling.begins(part, &mut end);
+                self.multi_receives.begins(part, &mut end);
                 let waiting = (op, end, len - fits);
                 self.take_there(message.from, envelope, place.sub(0, fits), waiting);
             }
@@ -399,10 +399,10 @@ impl Core {
             let Some(message) = self.take_kept(tagged, at) else {
                 return;
             };
-            let Some(several) = receive.several else {
+            let Some(multi) = receive.multi else {
                 return self.give(message, receive.op, &receive.buffer, Part::default());
             };
-            let (place, rest, part) = divide(&receive.buffer, message.body.len(), several);
+            let (place, rest, part) = divide(&receive.buffer, message.body.len(), multi);
             self.give(message, receive.op, &place, part);
             if part.fills {
                 return;
@@ -429,11 +429,11 @@ impl Core {
 
 /// Divides the buffer of a multi-receive into what a message of `len` bytes takes and what is left. Without any room it would cut off every
 /// further message, so it is full then whatever the program has asked for.
-fn divide(buffer: &Buffer, len: u64, several: Several) -> (Buffer, Buffer, Part) {
+fn divide(buffer: &Buffer, len: u64, multi: MultiReceive) -> (Buffer, Buffer, Part) {
     let rest = buffer.sub(len, u64::MAX);
     let part = Part {
-        number: several.number,
-        fills: rest.len() < several.least.max(1),
+        number: multi.number,
+        fills: rest.len() < multi.least.max(1),
     };
     (buffer.sub(0, len.max(1)), rest, part)
 }
@@ -441,12 +441,12 @@ fn divide(buffer: &Buffer, len: u64, several: Several) -> (Buffer, Buffer, Part)
 /// The room that a posted receive has for a message.
 fn take_room(list: &mut Lists, at: usize, len: u64) -> Option<(Op, Buffer, Part)> {
     let posted = list.posted(at)?;
-    let Some(several) = posted.several else {
+    let Some(multi) = posted.multi else {
         let receive = list.remove_posted(at)?;
         return Some((receive.op, receive.buffer, Part::default()));
     };
     let op = posted.op;
-    let (place, rest, part) = divide(&posted.buffer, len, several);
+    let (place, rest, part) = divide(&posted.buffer, len, multi);
     match part.fills {
         false => posted.buffer = rest,
         true => list.remove_posted(at).map(drop)?,

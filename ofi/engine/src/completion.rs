@@ -391,7 +391,7 @@ pub struct End {
     /// More flags.
     pub flags: u64,
     /// The number of the multi-receive into whose buffer the message comes, or 0.
-    pub(crate) several: u64,
+    pub(crate) multi: u64,
 }
 
 #[derive(Debug, Default)]

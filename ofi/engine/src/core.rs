@@ -3,11 +3,11 @@
 use crate::accesses::{Accesses, Counts};
 use crate::capacity::CAPACITY;
 use crate::completion::{End, Failure, Op, Reporter};
-use crate::filling::Filling;
 use crate::frames::{self, Frames};
 use crate::landing::{CONTROL, EAGER, Landing, MESSAGES, NUMBER, RoomError, Slots};
 use crate::matching::Lists;
 use crate::memory::Buffer;
+use crate::multi_receives::MultiReceives;
 use crate::peers::{Acquaintance, Load, Outgoing, Peers};
 use crate::pool::BufferPool;
 use crate::remote::Access;
@@ -170,7 +170,7 @@ pub(crate) struct Core {
     pub(crate) removed: Removed,
     /// Of messages without a tag, and of those with one.
     pub(crate) lists: [Lists; 2],
-    pub(crate) filling: Filling,
+    pub(crate) multi_receives: MultiReceives,
     /// By numbers of this side: no peer chooses a key, so that their hash needs no secret.
     pub(crate) pending: FxHashMap<u64, Pending>,
     pub(crate) pool: BufferPool,
@@ -247,7 +247,7 @@ impl Core {
             departed: Vec::new(),
             removed: Removed::default(),
             lists: Default::default(),
-            filling: Filling::default(),
+            multi_receives: MultiReceives::default(),
             pending: FxHashMap::default(),
             pool: BufferPool::default(),
             last: 0,

@@ -4,10 +4,10 @@ use crate::accesses::Counts;
 use crate::atomic::{Datatype, Form, Operation, Request};
 use crate::completion::{Failure, Op, Reports, ReportsId};
 use crate::core::{Core, Life, Refused};
-use crate::filling::Part;
 use crate::landing::{EAGER, RoomError};
-use crate::matching::{Receive, Several, Wanted};
+use crate::matching::{MultiReceive, Receive, Wanted};
 use crate::memory::Buffer;
+use crate::multi_receives::Part;
 use crate::peers::{Load, Outgoing, Remote};
 use crate::remote::Access;
 use crate::wire::words;
@@ -200,7 +200,7 @@ impl Endpoint {
         op: Op,
     ) {
         let mut core = self.core();
-        let several = least.map(|least| Several {
+        let multi = least.map(|least| MultiReceive {
             least,
             number: core.next(),
         });
@@ -208,7 +208,7 @@ impl Endpoint {
             wanted,
             buffer,
             op,
-            several,
+            multi,
         };
         core.receive(tagged, receive);
     }
@@ -376,7 +376,7 @@ impl Endpoint {
     }
 
     /// Peers no longer reach the memory of a key when this succeeds. An access whose initiator has its end already may not have ended here:
-    /// this call makes progress until it has, and calls `serve` meanwhile, as its peers may be endpoints of this process.
+    /// this call makes progress until it has. Meanwhile it calls `serve`, as its peers may be endpoints of this process.
     ///
     /// # Errors
     /// [`Refused::InUse`]: a peer has kept an access under way for ten seconds. No other begins any more; the key is taken until a later

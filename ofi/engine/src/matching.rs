@@ -29,12 +29,12 @@ pub(crate) struct Receive {
     pub(crate) wanted: Wanted,
     pub(crate) buffer: Buffer,
     pub(crate) op: Op,
-    pub(crate) several: Option<Several>,
+    pub(crate) multi: Option<MultiReceive>,
 }
 
-/// How a receive takes several messages.
+/// What makes a receive a multi-receive.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Several {
+pub(crate) struct MultiReceive {
     /// While so many bytes are left.
     pub(crate) least: u64,
     /// Its number, of this side, which is not 0.
@@ -42,11 +42,11 @@ pub(crate) struct Several {
 }
 
 impl Receive {
-    /// What its end says if it takes no message any more: one of several gives its buffer back.
+    /// What its end says if it takes no message any more: a multi-receive gives its buffer back.
     pub(crate) fn end(&self) -> End {
         End {
             tag: self.wanted.tag,
-            flags: self.several.map_or(0, |_| flags::MULTI_RECV),
+            flags: self.multi.map_or(0, |_| flags::MULTI_RECV),
             ..End::default()
         }
     }
@@ -191,7 +191,7 @@ mod tests {
                 context,
                 ..Op::default()
             },
-            several: None,
+            multi: None,
         }
     }
 

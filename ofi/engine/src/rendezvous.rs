@@ -25,10 +25,10 @@
 
 use crate::completion::{End, Failure, Op};
 use crate::core::{Core, Pending, Use, memory_of, target};
-use crate::filling::Ending;
 use crate::landing::{EXPOSED, PENDING};
 use crate::matching::Receive;
 use crate::memory::Buffer;
+use crate::multi_receives::Ending;
 use crate::peers::{Load, Outgoing};
 use crate::wire::{Envelope, Kind};
 use portals_shim::{
@@ -325,9 +325,10 @@ impl Core {
 
     /// A receive takes no message any more, and ends as failed: behind what is under way into its buffer.
     pub(crate) fn end_receive(&mut self, receive: Receive, why: Failure) {
-        let number = receive.several.map_or(0, |several| several.number);
-        if let Some(Ending::Failed(receive, why)) =
-            self.filling.ends(number, Ending::Failed(receive, why))
+        let number = receive.multi.map_or(0, |multi| multi.number);
+        if let Some(Ending::Failed(receive, why)) = self
+            .multi_receives
+            .ends(number, Ending::Failed(receive, why))
         {
             self.reporter.failed(&receive.op, why, &receive.end(), 0);
         }
@@ -339,7 +340,7 @@ impl Core {
         (mut op, mut end, missing): (Op, End, u64),
         failure: Option<Failure>,
     ) {
-        let last = self.filling.landed(&mut op, &mut end);
+        let last = self.multi_receives.landed(&mut op, &mut end);
         match (failure, missing) {
             (Some(why), _) => self.reporter.failed(&op, why, &end, missing),
             (None, 0) => self.reporter.done(&op, &end),

@@ -43,7 +43,7 @@ fn a_closed_endpoint_touches_no_memory_of_its_program() {
 }
 
 #[test]
-fn memory_of_a_domain_comes_and_goes_whichever_endpoints_have_closed() {
+fn memory_and_peers_come_and_go_whichever_endpoints_have_closed() {
     let [a, b] = pair();
     let memory = filled(8, 1);
     let access = Access {
@@ -55,7 +55,9 @@ fn memory_of_a_domain_comes_and_goes_whichever_endpoints_have_closed() {
         side.endpoint.register(key, &lent, access).unwrap();
     };
     register(&a, 1);
+    let peer = Address::from_bytes(&b.endpoint.address()).unwrap();
     a.endpoint.close();
+    assert_eq!(a.endpoint.connect(&peer).unwrap(), peer.id());
     for side in [&a, &b] {
         register(side, 2);
         side.endpoint.count(Some(2), Counts::default()).unwrap();

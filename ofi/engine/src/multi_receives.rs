@@ -33,9 +33,9 @@ struct Buffer {
 
 /// The buffers into which messages are under way, by the numbers of their receives. A number is never 0.
 #[derive(Debug, Default)]
-pub(crate) struct Filling(FxHashMap<u64, Buffer>);
+pub(crate) struct MultiReceives(FxHashMap<u64, Buffer>);
 
-impl Filling {
+impl MultiReceives {
     /// A message is in its part, and ends so. Who gives a buffer back is told of even if the program wants no completions.
     #[inline]
     pub(crate) fn has_come(&mut self, part: Part, op: &mut Op, end: &mut End) {
@@ -49,7 +49,7 @@ impl Filling {
         if part.number == 0 {
             return;
         }
-        end.several = part.number;
+        end.multi = part.number;
         let buffer = self.0.entry(part.number).or_default();
         buffer.under_way += 1;
         if part.fills {
@@ -70,12 +70,12 @@ impl Filling {
 
     /// A message is not under way any more, and ends so. Gives the receive that ends behind it.
     pub(crate) fn landed(&mut self, op: &mut Op, end: &mut End) -> Option<(Receive, Failure)> {
-        let buffer = self.0.get_mut(&end.several)?;
+        let buffer = self.0.get_mut(&end.multi)?;
         buffer.under_way -= 1;
         if buffer.under_way > 0 {
             return None;
         }
-        match self.0.remove(&end.several)?.ending? {
+        match self.0.remove(&end.multi)?.ending? {
             Ending::Full => give_back(op, end),
             Ending::Failed(receive, why) => return Some((receive, why)),
         }
@@ -94,37 +94,37 @@ mod tests {
 
     #[test]
     fn a_buffer_is_given_back_behind_the_last_message() {
-        let mut filling = Filling::default();
+        let mut all = MultiReceives::default();
         let part = |number, fills| Part { number, fills };
         // A message that is there, and says whether it gives the buffer back.
-        let short = |filling: &mut Filling, part| {
+        let short = |all: &mut MultiReceives, part| {
             let (mut op, mut end) = (Op::default(), End::default());
-            filling.has_come(part, &mut op, &mut end);
+            all.has_come(part, &mut op, &mut end);
             assert_eq!(op.told, end.flags != 0);
             op.told
         };
-        let begins = |filling: &mut Filling, part| {
+        let begins = |all: &mut MultiReceives, part| {
             let mut end = End::default();
-            filling.begins(part, &mut end);
+            all.begins(part, &mut end);
             end
         };
-        let landed = |filling: &mut Filling, mut end: End| {
+        let landed = |all: &mut MultiReceives, mut end: End| {
             let mut op = Op::default();
-            assert!(filling.landed(&mut op, &mut end).is_none());
+            assert!(all.landed(&mut op, &mut end).is_none());
             op.told
         };
-        assert!(short(&mut filling, part(7, true)), "nothing is under way");
-        let first = begins(&mut filling, part(7, false));
-        let second = begins(&mut filling, part(7, false));
-        let other = begins(&mut filling, part(8, false));
-        let alone = begins(&mut filling, Part::default());
-        assert!(!landed(&mut filling, first));
-        assert!(!short(&mut filling, part(7, true)));
-        assert!(!landed(&mut filling, other), "it takes further messages");
-        assert!(!landed(&mut filling, alone));
-        assert!(landed(&mut filling, second));
-        let last = begins(&mut filling, part(9, true));
-        assert!(landed(&mut filling, last));
-        assert!(filling.0.is_empty());
+        assert!(short(&mut all, part(7, true)), "nothing is under way");
+        let first = begins(&mut all, part(7, false));
+        let second = begins(&mut all, part(7, false));
+        let other = begins(&mut all, part(8, false));
+        let alone = begins(&mut all, Part::default());
+        assert!(!landed(&mut all, first));
+        assert!(!short(&mut all, part(7, true)));
+        assert!(!landed(&mut all, other), "it takes further messages");
+        assert!(!landed(&mut all, alone));
+        assert!(landed(&mut all, second));
+        let last = begins(&mut all, part(9, true));
+        assert!(landed(&mut all, last));
+        assert!(all.0.is_empty());
     }
 }
