@@ -42,6 +42,7 @@ impl Peers {
             .endpoints
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        all.retain(|e| e.strong_count() > 0);
         all.push(Arc::downgrade(endpoint));
         for address in self.addresses.all() {
             if let Err(why) = endpoint.connect(&address) {
