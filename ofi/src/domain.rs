@@ -44,7 +44,7 @@ struct Memory {
     buffer: Buffer,
     access: Access,
     accesses: Accesses,
-    /// It is to be reached by no endpoint, and by none that is used from now on.
+    /// Its close has begun: no further endpoint gets it.
     ends: bool,
 }
 
@@ -63,7 +63,7 @@ impl Memory {
     }
 }
 
-/// Memory that was to be reached by these endpoints is not.
+/// Peers reach the memory of a key by none of these endpoints any more.
 fn take_back(key: u64, endpoints: &[Arc<Endpoint>]) {
     for endpoint in endpoints {
         if let Err(error) = endpoint.deregister(key, Users::serve_all) {
@@ -186,5 +186,64 @@ impl Domain {
             shared,
             _fabric: fabric,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portals_shim::fabric::FabricKind;
+
+    const ALL: Access = Access {
+        read: true,
+        write: true,
+    };
+
+    fn endpoint() -> Arc<Endpoint> {
+        let config = FabricConfig {
+            fabric: FabricKind::Shm.into(),
+            ..FabricConfig::default()
+        };
+        Arc::new(Endpoint::open(&config).unwrap())
+    }
+
+    fn shared() -> Shared {
+        Shared {
+            config: FabricConfig::default(),
+            automatic: false,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Whether peers reach memory of this key by an endpoint; no longer after this.
+    fn has(endpoint: &Endpoint, key: u64) -> bool {
+        let taken = endpoint.register(key, &Buffer::default(), ALL).is_err();
+        endpoint.deregister(key, || ()).unwrap();
+        taken
+    }
+
+    #[test]
+    fn memory_that_one_endpoint_refuses_is_reached_by_none() {
+        let (shared, all) = (shared(), [endpoint(), endpoint()]);
+        for one in &all {
+            shared.add(one).unwrap();
+        }
+        all[1].register(5, &Buffer::default(), ALL).unwrap();
+        let refused = shared.register(5, Buffer::default(), ALL);
+        assert_eq!(refused, Err(Refused::Invalid));
+        assert!(!has(&all[0], 5));
+        shared.register(5, Buffer::default(), ALL).unwrap();
+        assert!(all.iter().all(|one| has(one, 5)));
+    }
+
+    #[test]
+    fn an_endpoint_that_refuses_some_memory_is_reached_at_none() {
+        let (shared, one) = (shared(), endpoint());
+        for key in [1, 2, 3] {
+            shared.register(key, Buffer::default(), ALL).unwrap();
+        }
+        one.register(2, &Buffer::default(), ALL).unwrap();
+        assert_eq!(shared.add(&one), Err(Refused::Invalid));
+        assert!(![1, 2, 3].into_iter().any(|key| has(&one, key)));
     }
 }

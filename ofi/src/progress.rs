@@ -38,8 +38,8 @@ impl Users {
         ALL.get().insert(endpoint);
     }
 
-    /// Lets end what is under way of an endpoint that closes, and sends what its program holds for sent, unless its peers take no part.
-    /// They may be endpoints of this process, which nobody else serves now.
+    /// Waits until the operations of an endpoint that closes have ended and its injected messages have left: [`LAST`] at most. Peers may
+    /// be endpoints of this process, which nobody else serves now.
     pub(crate) fn settle(endpoint: &Endpoint) {
         let begun = Instant::now();
         while endpoint.is_busy() && begun.elapsed() < LAST {
