@@ -57,6 +57,16 @@ pub(super) struct Places {
     left: BTreeSet<ProcessId>,
 }
 
+impl Places {
+    /// The other places that the process of a place has, or had last.
+    fn others_of_process(&self, rank: usize) -> impl Iterator<Item = usize> {
+        let own = self.owners.get(rank);
+        let all = self.owners.iter().enumerate();
+        all.filter(move |(other, owner)| *other != rank && own == Some(*owner))
+            .map(|(other, _)| other)
+    }
+}
+
 impl Rank {
     /// Takes part in time from now on; whether it runs, and did not hold time before.
     pub(super) fn enter(&mut self) -> bool {
@@ -254,12 +264,9 @@ impl Sim {
     /// A rank is about to call: the other endpoints of its process do not hold time.
     pub(super) fn take_turn(&mut self, rank: usize) {
         let Some(places) = &self.places else { return };
-        let Some(own) = places.owners.get(rank) else {
-            return;
-        };
-        let others = self.ranks.iter_mut().zip(&places.owners).enumerate();
-        for (other, (r, owner)) in others {
-            if other != rank && owner == own && matches!(r.state, RankState::Running) {
+        for other in places.others_of_process(rank) {
+            let r = &mut self.ranks[other];
+            if matches!(r.state, RankState::Running) {
                 r.state = RankState::Silent;
                 self.running -= 1;
             }
@@ -268,14 +275,10 @@ impl Sim {
 
     /// Whether another endpoint of the same process is in a call.
     pub(super) fn has_others_in_calls(&self, rank: usize) -> bool {
-        let Some(places) = &self.places else {
-            return false;
-        };
-        let Some(own) = places.owners.get(rank) else {
-            return false;
-        };
-        let mut others = self.ranks.iter().zip(&places.owners).enumerate();
-        others.any(|(other, (r, owner))| other != rank && owner == own && r.is_in_call())
+        self.places.as_ref().is_some_and(|places| {
+            let mut others = places.others_of_process(rank);
+            others.any(|other| self.ranks[other].is_in_call())
+        })
     }
 
     /// An endpoint wants nothing any more of a process.
