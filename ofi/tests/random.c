@@ -10,6 +10,7 @@
 
 #include "chance.h"
 #include "random_model.h"
+#include "side.h"
 
 /* A length of each way that messages take. */
 static size_t any_length(void)
@@ -29,9 +30,7 @@ static size_t any_length(void)
 }
 
 static struct end {
-    struct fid_ep *ep;
-    struct fid_cq *cq;
-    struct fid_av *av;
+    struct side side;
     struct fid_cntr *sends, *receives;
     fi_addr_t peers[ENDS];
     uint64_t sent, received;
@@ -65,36 +64,36 @@ static void start_send(void)
             flags |= FI_REMOTE_CQ_DATA;
         if (m->lane == TAGGED) {
             struct fi_msg_tagged call = {.msg_iov = parts, .iov_count = count, .addr = peer, .tag = m->tag, .context = m, .data = m->number};
-            begun = fi_tsendmsg(e->ep, &call, flags);
+            begun = fi_tsendmsg(e->side.ep, &call, flags);
         } else {
             struct fi_msg call = {.msg_iov = parts, .iov_count = count, .addr = peer, .context = m, .data = m->number};
-            begun = fi_sendmsg(e->ep, &call, flags);
+            begun = fi_sendmsg(e->side.ep, &call, flags);
         }
     } else if (inject) {
         silent = true;
         if (m->lane == TAGGED && with_data)
-            begun = fi_tinjectdata(e->ep, m->buffer, m->len, m->number, peer, m->tag);
+            begun = fi_tinjectdata(e->side.ep, m->buffer, m->len, m->number, peer, m->tag);
         else if (m->lane == TAGGED)
-            begun = fi_tinject(e->ep, m->buffer, m->len, peer, m->tag);
+            begun = fi_tinject(e->side.ep, m->buffer, m->len, peer, m->tag);
         else if (with_data)
-            begun = fi_injectdata(e->ep, m->buffer, m->len, m->number, peer);
+            begun = fi_injectdata(e->side.ep, m->buffer, m->len, m->number, peer);
         else
-            begun = fi_inject(e->ep, m->buffer, m->len, peer);
+            begun = fi_inject(e->side.ep, m->buffer, m->len, peer);
     } else if (with_data) {
         if (m->lane == TAGGED)
-            begun = fi_tsenddata(e->ep, m->buffer, m->len, NULL, m->number, peer, m->tag, m);
+            begun = fi_tsenddata(e->side.ep, m->buffer, m->len, NULL, m->number, peer, m->tag, m);
         else
-            begun = fi_senddata(e->ep, m->buffer, m->len, NULL, m->number, peer, m);
+            begun = fi_senddata(e->side.ep, m->buffer, m->len, NULL, m->number, peer, m);
     } else if (count == 2) {
         if (m->lane == TAGGED)
-            begun = fi_tsendv(e->ep, parts, NULL, count, peer, m->tag, m);
+            begun = fi_tsendv(e->side.ep, parts, NULL, count, peer, m->tag, m);
         else
-            begun = fi_sendv(e->ep, parts, NULL, count, peer, m);
+            begun = fi_sendv(e->side.ep, parts, NULL, count, peer, m);
     } else {
         if (m->lane == TAGGED)
-            begun = fi_tsend(e->ep, m->buffer, m->len, NULL, peer, m->tag, m);
+            begun = fi_tsend(e->side.ep, m->buffer, m->len, NULL, peer, m->tag, m);
         else
-            begun = fi_send(e->ep, m->buffer, m->len, NULL, peer, m);
+            begun = fi_send(e->side.ep, m->buffer, m->len, NULL, peer, m);
     }
     if (begun == -FI_EAGAIN) {
         take_back(m);
@@ -110,7 +109,7 @@ static void start_send(void)
         free_buffer(m);
 }
 
-/* A receive of this lane; FI_CLAIM follows a probe that found something. */
+/* Posts a receive. One that catches all takes any message of this lane. */
 static void start_receive(int at, enum lane lane, bool catches_all)
 {
     if (receive_count == RECEIVES || (!catches_all && receive_count - done_count > AHEAD))
@@ -133,14 +132,14 @@ static void start_receive(int at, enum lane lane, bool catches_all)
     ssize_t begun;
     if (lane == TAGGED && one_in(2)) {
         struct fi_msg_tagged call = {.msg_iov = &part, .iov_count = 1, .addr = peer, .tag = r->tag, .ignore = r->ignore, .context = r};
-        begun = fi_trecvmsg(e->ep, &call, FI_COMPLETION);
+        begun = fi_trecvmsg(e->side.ep, &call, FI_COMPLETION);
     } else if (lane == TAGGED) {
-        begun = fi_trecv(e->ep, r->buffer, r->size, NULL, peer, r->tag, r->ignore, r);
+        begun = fi_trecv(e->side.ep, r->buffer, r->size, NULL, peer, r->tag, r->ignore, r);
     } else if (r->multi || one_in(2)) {
         struct fi_msg call = {.msg_iov = &part, .iov_count = 1, .addr = peer, .context = r};
-        begun = fi_recvmsg(e->ep, &call, FI_COMPLETION | (r->multi ? FI_MULTI_RECV : 0));
+        begun = fi_recvmsg(e->side.ep, &call, FI_COMPLETION | (r->multi ? FI_MULTI_RECV : 0));
     } else {
-        begun = fi_recv(e->ep, r->buffer, r->size, NULL, peer, r);
+        begun = fi_recv(e->side.ep, r->buffer, r->size, NULL, peer, r);
     }
     if (begun == -FI_EAGAIN) {
         drop(r);
@@ -164,7 +163,7 @@ static void start_probe(void)
     r->probe = FI_PEEK | ways[below(3)];
     fi_addr_t peer = r->from == ANYBODY ? FI_ADDR_UNSPEC : e->peers[r->from];
     struct fi_msg_tagged call = {.addr = peer, .tag = r->tag, .ignore = r->ignore, .context = r};
-    ssize_t begun = fi_trecvmsg(e->ep, &call, r->probe | FI_COMPLETION);
+    ssize_t begun = fi_trecvmsg(e->side.ep, &call, r->probe | FI_COMPLETION);
     if (begun == -FI_EAGAIN)
         drop(r);
     else
@@ -195,8 +194,8 @@ static void take_claimed(struct receive *r)
         .msg_iov = &part, .iov_count = discard ? 0 : 1, .addr = peer, .tag = r->tag, .ignore = r->ignore, .context = r};
     r->probe = FI_CLAIM | (discard ? FI_DISCARD : 0);
     ssize_t begun;
-    while ((begun = fi_trecvmsg(e->ep, &call, r->probe | FI_COMPLETION)) == -FI_EAGAIN)
-        (void)fi_cq_read(e->cq, NULL, 0);
+    while ((begun = fi_trecvmsg(e->side.ep, &call, r->probe | FI_COMPLETION)) == -FI_EAGAIN)
+        (void)fi_cq_read(e->side.cq, NULL, 0);
     IS(begun, 0);
 }
 
@@ -230,7 +229,7 @@ static void probe_found(struct receive *r, const struct fi_cq_tagged_entry *entr
 static void failed(int at)
 {
     struct fi_cq_err_entry entry = {0};
-    IS(fi_cq_readerr(ends[at].cq, &entry, 0), 1);
+    IS(fi_cq_readerr(ends[at].side.cq, &entry, 0), 1);
     IS((entry.flags & FI_RECV) != 0, 1);
     struct receive *r = entry.op_context;
     if (r->probe) {
@@ -256,7 +255,7 @@ static bool look(int at)
     struct end *e = &ends[at];
     struct fi_cq_tagged_entry entry;
     fi_addr_t source = FI_ADDR_NOTAVAIL;
-    ssize_t got = fi_cq_readfrom(e->cq, &entry, 1, &source);
+    ssize_t got = fi_cq_readfrom(e->side.cq, &entry, 1, &source);
     if (got == -FI_EAGAIN)
         return false;
     if (got == -FI_EAVAIL) {
@@ -297,7 +296,7 @@ static void cancel(struct receive *r)
         return;
     r->cancelled = true;
     r->cancelled_at = tick++;
-    ssize_t done = fi_cancel(&ends[r->at].ep->fid, r);
+    ssize_t done = fi_cancel(&ends[r->at].side.ep->fid, r);
     /* Another of the two says that it has been matched. */
     if (done != -FI_ENOENT)
         IS(done, 0);
@@ -341,31 +340,21 @@ static void settle(void)
 
 static void open_ends(void)
 {
-    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_NONE, .size = 4096};
-    struct fi_av_attr av = {.type = info->domain_attr->av_type};
     struct fi_cntr_attr counter = {.events = FI_CNTR_EVENTS_COMP};
     size_t least = MOST;
     for (int i = 0; i < ENDS; i++) {
         struct end *e = &ends[i];
-        IS(fi_endpoint(domain, info, &e->ep, NULL), 0);
-        IS(fi_cq_open(domain, &cq, &e->cq, NULL), 0);
-        IS(fi_av_open(domain, &av, &e->av, NULL), 0);
+        open_side(&e->side, info);
         IS(fi_cntr_open(domain, &counter, &e->sends, NULL), 0);
         IS(fi_cntr_open(domain, &counter, &e->receives, NULL), 0);
-        IS(fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV), 0);
-        IS(fi_ep_bind(e->ep, &e->av->fid, 0), 0);
-        IS(fi_ep_bind(e->ep, &e->sends->fid, FI_SEND), 0);
-        IS(fi_ep_bind(e->ep, &e->receives->fid, FI_RECV), 0);
-        IS(fi_setopt(&e->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least), 0);
-        IS(fi_enable(e->ep), 0);
+        IS(fi_ep_bind(e->side.ep, &e->sends->fid, FI_SEND), 0);
+        IS(fi_ep_bind(e->side.ep, &e->receives->fid, FI_RECV), 0);
+        IS(fi_setopt(&e->side.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least), 0);
+        IS(fi_enable(e->side.ep), 0);
     }
     for (int i = 0; i < ENDS; i++)
-        for (int k = 0; k < ENDS; k++) {
-            char name[256];
-            size_t len = sizeof name;
-            IS(fi_getname(&ends[k].ep->fid, name, &len), 0);
-            IS(fi_av_insert(ends[i].av, name, 1, &ends[i].peers[k], 0, NULL), 1);
-        }
+        for (int k = 0; k < ENDS; k++)
+            ends[i].peers[k] = meet(&ends[i].side, &ends[k].side);
 }
 
 int main(int argc, char **argv)
@@ -408,9 +397,7 @@ int main(int argc, char **argv)
     printf("%zu messages, %zu receives: all are right\n", message_count, receive_count);
     for (int i = 0; i < ENDS; i++) {
         struct end *e = &ends[i];
-        IS(fi_close(&e->ep->fid), 0);
-        IS(fi_close(&e->cq->fid), 0);
-        IS(fi_close(&e->av->fid), 0);
+        close_side(&e->side);
         IS(fi_close(&e->sends->fid), 0);
         IS(fi_close(&e->receives->fid), 0);
     }

@@ -12,7 +12,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "chance.h"
-#include "domain.h"
+#include "side.h"
 
 /* Bytes and words of an endpoint that one initiator alone changes, and words that all add to. */
 enum { ENDS = 3, BYTES = 30000, WORDS = 8, OPERATIONS = 60000, AHEAD = 40, CANARY = 64 };
@@ -35,7 +35,7 @@ struct operation {
     bool ended, told, has_data;
     /* Bytes or words of the area. */
     size_t at, len;
-    /* How many writes its initiator has made there, itself among them. */
+    /* Of a write whose end says that it is there: how many its initiator has made there, itself among them. */
     uint64_t number;
     unsigned char *buffer;
     /* What a read or an atomic operation finds. */
@@ -44,9 +44,7 @@ struct operation {
 };
 
 static struct end {
-    struct fid_ep *ep;
-    struct fid_cq *cq;
-    struct fid_av *av;
+    struct side side;
     struct fid_mr *mr;
     struct fid_cntr *writes, *reads, *written, *read;
     fi_addr_t peers[ENDS];
@@ -57,7 +55,7 @@ static struct end {
 /* What memory is, and by which write of its initiator each byte was written. */
 static struct shadow {
     struct memory memory;
-    uint64_t by[ENDS][BYTES], made[ENDS], settled[ENDS], words_pending[ENDS];
+    uint64_t by[ENDS][BYTES], made[ENDS], settled[ENDS];
 } shadows[ENDS];
 
 static struct operation all[OPERATIONS], *under_way;
@@ -167,23 +165,20 @@ static void start_write(void)
         size_t n = pieces(parts, o->buffer, o->len);
         struct fi_msg_rma call = {
             .msg_iov = parts, .iov_count = n, .addr = peer, .rma_iov = &there, .rma_iov_count = 1, .context = o, .data = count - 1};
-        begun = fi_writemsg(e->ep, &call, level | FI_COMPLETION | (inject ? FI_INJECT : 0) | (o->has_data ? FI_REMOTE_CQ_DATA : 0));
+        begun = fi_writemsg(e->side.ep, &call, level | FI_COMPLETION | (inject ? FI_INJECT : 0) | (o->has_data ? FI_REMOTE_CQ_DATA : 0));
         /* Once it is there, all that was written before it is. */
-        if (level != FI_DELIVERY_COMPLETE)
-            o->number = 0;
-        else
-            o->number = s->made[o->from] + 1;
+        o->number = level == FI_DELIVERY_COMPLETE ? s->made[o->from] + 1 : 0;
     } else if (inject) {
         o->told = false;
-        begun = o->has_data ? fi_inject_writedata(e->ep, o->buffer, o->len, count - 1, peer, addr, to->key)
-                            : fi_inject_write(e->ep, o->buffer, o->len, peer, addr, to->key);
+        begun = o->has_data ? fi_inject_writedata(e->side.ep, o->buffer, o->len, count - 1, peer, addr, to->key)
+                            : fi_inject_write(e->side.ep, o->buffer, o->len, peer, addr, to->key);
     } else if (o->has_data) {
-        begun = fi_writedata(e->ep, o->buffer, o->len, NULL, count - 1, peer, addr, to->key, o);
+        begun = fi_writedata(e->side.ep, o->buffer, o->len, NULL, count - 1, peer, addr, to->key, o);
     } else if (one_in(2)) {
         size_t n = pieces(parts, o->buffer, o->len);
-        begun = fi_writev(e->ep, parts, NULL, n, peer, addr, to->key, o);
+        begun = fi_writev(e->side.ep, parts, NULL, n, peer, addr, to->key, o);
     } else {
-        begun = fi_write(e->ep, o->buffer, o->len, NULL, peer, addr, to->key, o);
+        begun = fi_write(e->side.ep, o->buffer, o->len, NULL, peer, addr, to->key, o);
     }
     if (refused(o, begun)) {
         free(sent);
@@ -243,11 +238,11 @@ static void start_read(void)
     if (one_in(3)) {
         struct fi_rma_iov there = {addr, o->len, to->key};
         struct fi_msg_rma call = {.msg_iov = parts, .iov_count = n, .addr = peer, .rma_iov = &there, .rma_iov_count = 1, .context = o};
-        begun = fi_readmsg(e->ep, &call, FI_COMPLETION);
+        begun = fi_readmsg(e->side.ep, &call, FI_COMPLETION);
     } else if (one_in(2)) {
-        begun = fi_readv(e->ep, parts, NULL, n, peer, addr, to->key, o);
+        begun = fi_readv(e->side.ep, parts, NULL, n, peer, addr, to->key, o);
     } else {
-        begun = fi_read(e->ep, o->buffer, o->len, NULL, peer, addr, to->key, o);
+        begun = fi_read(e->side.ep, o->buffer, o->len, NULL, peer, addr, to->key, o);
     }
     if (refused(o, begun))
         return;
@@ -306,14 +301,14 @@ static void start_atomic(void)
     ssize_t begun;
     o->told = true;
     if (compares) {
-        begun = fi_compare_atomic(e->ep, operand, o->len, NULL, compare, NULL, result, NULL, peer, addr, key, FI_UINT64, op, o);
+        begun = fi_compare_atomic(e->side.ep, operand, o->len, NULL, compare, NULL, result, NULL, peer, addr, key, FI_UINT64, op, o);
     } else if (fetches) {
-        begun = fi_fetch_atomic(e->ep, operand, o->len, NULL, result, NULL, peer, addr, key, FI_UINT64, op, o);
+        begun = fi_fetch_atomic(e->side.ep, operand, o->len, NULL, result, NULL, peer, addr, key, FI_UINT64, op, o);
     } else if (one_in(2)) {
         o->told = false;
-        begun = fi_inject_atomic(e->ep, operand, o->len, peer, addr, key, FI_UINT64, op);
+        begun = fi_inject_atomic(e->side.ep, operand, o->len, peer, addr, key, FI_UINT64, op);
     } else {
-        begun = fi_atomic(e->ep, operand, o->len, NULL, peer, addr, key, FI_UINT64, op, o);
+        begun = fi_atomic(e->side.ep, operand, o->len, NULL, peer, addr, key, FI_UINT64, op, o);
     }
     if (refused(o, begun))
         return;
@@ -337,7 +332,7 @@ static void start_add(void)
     o->buffer = malloc(sizeof(uint64_t));
     uint64_t operand = word(), addr = (char *)&to->memory.sums[o->at] - (char *)&to->memory;
     memcpy(o->buffer, &operand, sizeof operand);
-    if (refused(o, fi_atomic(e->ep, o->buffer, 1, NULL, e->peers[o->to], addr, to->key, FI_UINT64, FI_SUM, o)))
+    if (refused(o, fi_atomic(e->side.ep, o->buffer, 1, NULL, e->peers[o->to], addr, to->key, FI_UINT64, FI_SUM, o)))
         return;
     shadows[o->to].memory.sums[o->at] += operand;
     e->started_writes++;
@@ -354,7 +349,7 @@ static void start_send(void)
     uint64_t said[2] = {o->from, shadows[o->to].made[o->from]};
     memcpy(o->buffer, said, sizeof said);
     struct end *e = &ends[o->from];
-    if (!refused(o, fi_tsend(e->ep, o->buffer, o->len, NULL, e->peers[o->to], 1, o)))
+    if (!refused(o, fi_tsend(e->side.ep, o->buffer, o->len, NULL, e->peers[o->to], 1, o)))
         begins(o);
 }
 
@@ -374,18 +369,18 @@ static void start_refused(void)
     o->told = true;
     switch (way) {
     case 0:
-        begun = fi_write(e->ep, o->buffer, o->len, NULL, peer, addr, key, o);
+        begun = fi_write(e->side.ep, o->buffer, o->len, NULL, peer, addr, key, o);
         break;
     case 1:
-        begun = fi_read(e->ep, o->buffer, o->len, NULL, peer, addr, key, o);
+        begun = fi_read(e->side.ep, o->buffer, o->len, NULL, peer, addr, key, o);
         break;
     case 2:
         addr = by_key ? 0 : sizeof(struct memory);
-        begun = fi_fetch_atomic(e->ep, o->buffer, 1, NULL, o->buffer, NULL, peer, addr, key, FI_UINT64, FI_SUM, o);
+        begun = fi_fetch_atomic(e->side.ep, o->buffer, 1, NULL, o->buffer, NULL, peer, addr, key, FI_UINT64, FI_SUM, o);
         break;
     default:
         o->told = false;
-        begun = fi_inject_write(e->ep, o->buffer, 1, peer, by_key ? 0 : sizeof(struct memory), key);
+        begun = fi_inject_write(e->side.ep, o->buffer, 1, peer, by_key ? 0 : sizeof(struct memory), key);
     }
     if (refused(o, begun))
         return;
@@ -401,7 +396,7 @@ static void start_refused(void)
 static void post_receive(int at)
 {
     static unsigned char buffers[ENDS][20000];
-    IS(fi_trecv(ends[at].ep, buffers[at], sizeof buffers[at], NULL, FI_ADDR_UNSPEC, 1, 0, buffers[at]), 0);
+    IS(fi_trecv(ends[at].side.ep, buffers[at], sizeof buffers[at], NULL, FI_ADDR_UNSPEC, 1, 0, buffers[at]), 0);
 }
 
 /* Handles one completion of this endpoint. */
@@ -409,12 +404,12 @@ static bool look(int at)
 {
     struct end *e = &ends[at];
     struct fi_cq_tagged_entry entry;
-    ssize_t got = fi_cq_read(e->cq, &entry, 1);
+    ssize_t got = fi_cq_read(e->side.cq, &entry, 1);
     if (got == -FI_EAGAIN)
         return false;
     if (got == -FI_EAVAIL) {
         struct fi_cq_err_entry failure = {0};
-        IS(fi_cq_readerr(e->cq, &failure, 0), 1);
+        IS(fi_cq_readerr(e->side.cq, &failure, 0), 1);
         IS(failure.err, FI_EKEYREJECTED);
         struct operation *o = failure.op_context;
         if (o) {
@@ -484,7 +479,7 @@ static void register_memory(struct end *e)
     uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
     e->key = ENDS * below(300) + (e - ends);
     IS(fi_mr_reg(domain, &e->memory, sizeof e->memory, access, 0, e->key, FI_RMA_EVENT, &e->mr, NULL), 0);
-    IS(fi_mr_bind(e->mr, &e->ep->fid, 0), 0);
+    IS(fi_mr_bind(e->mr, &e->side.ep->fid, 0), 0);
     IS(fi_mr_enable(e->mr), 0);
 }
 
@@ -507,33 +502,23 @@ static void check_all(void)
 
 static void open_ends(void)
 {
-    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_NONE, .size = 4096};
-    struct fi_av_attr av = {.type = info->domain_attr->av_type};
     struct fi_cntr_attr counter = {.events = FI_CNTR_EVENTS_COMP};
     for (int i = 0; i < ENDS; i++) {
         struct end *e = &ends[i];
-        IS(fi_endpoint(domain, info, &e->ep, NULL), 0);
-        IS(fi_cq_open(domain, &cq, &e->cq, NULL), 0);
-        IS(fi_av_open(domain, &av, &e->av, NULL), 0);
-        IS(fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV), 0);
-        IS(fi_ep_bind(e->ep, &e->av->fid, 0), 0);
+        open_side(&e->side, info);
         struct fid_cntr **counters[] = {&e->writes, &e->reads, &e->written, &e->read};
         static const uint64_t counted[] = {FI_WRITE, FI_READ, FI_REMOTE_WRITE, FI_REMOTE_READ};
         for (int k = 0; k < 4; k++) {
             IS(fi_cntr_open(domain, &counter, counters[k], NULL), 0);
-            IS(fi_ep_bind(e->ep, &(*counters[k])->fid, counted[k]), 0);
+            IS(fi_ep_bind(e->side.ep, &(*counters[k])->fid, counted[k]), 0);
         }
-        IS(fi_enable(e->ep), 0);
+        IS(fi_enable(e->side.ep), 0);
         register_memory(e);
         post_receive(i);
     }
     for (int i = 0; i < ENDS; i++)
-        for (int k = 0; k < ENDS; k++) {
-            char name[256];
-            size_t len = sizeof name;
-            IS(fi_getname(&ends[k].ep->fid, name, &len), 0);
-            IS(fi_av_insert(ends[i].av, name, 1, &ends[i].peers[k], 0, NULL), 1);
-        }
+        for (int k = 0; k < ENDS; k++)
+            ends[i].peers[k] = meet(&ends[i].side, &ends[k].side);
 }
 
 static void step(void)
@@ -572,9 +557,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < ENDS; i++) {
         struct end *e = &ends[i];
         IS(fi_close(&e->mr->fid), 0);
-        IS(fi_close(&e->ep->fid), 0);
-        IS(fi_close(&e->cq->fid), 0);
-        IS(fi_close(&e->av->fid), 0);
+        close_side(&e->side);
         IS(fi_close(&e->writes->fid), 0);
         IS(fi_close(&e->reads->fid), 0);
         IS(fi_close(&e->written->fid), 0);

@@ -1,7 +1,7 @@
 /* What random.c knows of its messages and receives, and the rules that they keep. */
 #include <rdma/fi_tagged.h>
 
-#include "domain.h"
+#include "is.h"
 
 enum { ENDS = 3, TAGS = 4, MOST = 20000, MESSAGES = 20000, RECEIVES = 60000, AHEAD = 60, CANARY = 16, ANYBODY = -1 };
 enum lane { TAGGED, MSG };

@@ -21,6 +21,17 @@ static inline void open_side(struct side *s, struct fi_info *of)
     IS(fi_ep_bind(s->ep, &s->av->fid, 0), 0);
 }
 
+/* The address of a side, for another one. */
+static inline fi_addr_t meet(struct side *of, struct side *peer)
+{
+    char name[256];
+    size_t len = sizeof name;
+    fi_addr_t addr;
+    IS(fi_getname(&peer->ep->fid, name, &len), 0);
+    IS(fi_av_insert(of->av, name, 1, &addr, 0, NULL), 1);
+    return addr;
+}
+
 static inline void close_side(struct side *s)
 {
     IS(fi_close(&s->ep->fid), 0);
