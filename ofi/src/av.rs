@@ -294,3 +294,20 @@ unsafe extern "C" fn straddr(
     });
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn endpoints_that_have_closed_are_forgotten() {
+        let peers = Peers::default();
+        for _ in 0..3 {
+            let endpoint = testing::endpoint();
+            peers.bind(&endpoint);
+            endpoint.close();
+        }
+        assert_eq!(peers.endpoints.lock().unwrap().len(), 1);
+    }
+}

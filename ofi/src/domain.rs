@@ -192,20 +192,12 @@ impl Domain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portals_shim::fabric::FabricKind;
+    use crate::testing::endpoint;
 
     const ALL: Access = Access {
         read: true,
         write: true,
     };
-
-    fn endpoint() -> Arc<Endpoint> {
-        let config = FabricConfig {
-            fabric: FabricKind::Shm.into(),
-            ..FabricConfig::default()
-        };
-        Arc::new(Endpoint::open(&config).unwrap())
-    }
 
     fn shared() -> Shared {
         Shared {

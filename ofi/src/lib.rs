@@ -50,6 +50,8 @@ mod progress;
 mod ptr;
 mod rma;
 mod table;
+#[cfg(test)]
+mod testing;
 mod wait;
 
 pub use abi::Provider;

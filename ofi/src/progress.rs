@@ -127,15 +127,11 @@ impl Users {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portals_shim::fabric::{FabricConfig, FabricKind};
+    use crate::testing;
 
     #[test]
     fn an_endpoint_that_has_closed_leaves_everybody() {
-        let config = FabricConfig {
-            fabric: FabricKind::Shm.into(),
-            ..FabricConfig::default()
-        };
-        let endpoint = Arc::new(Endpoint::open(&config).unwrap());
+        let endpoint = testing::endpoint();
         let lists: [Arc<Users>; 2] = Default::default();
         Users::begin(&endpoint);
         for users in &lists {
