@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Types of the standard library, and those of this project that are made of atomics.
 LOCKS = r"\b(?:(?:Mutex|RwLock|OnceLock|LazyLock)<|(?:Condvar|Once|Gate|Turn|Hsl)\b)"
 # Crates that serve tests and developers.
-LEFT_OUT = ("xtask", "tests", "tests/deny", "tests/explorer", "benches", "fuzz/replay", "portals-shim/fabric/testing")
+LEFT_OUT = ("xtask", "tests", "tests/deny", "tests/explorer", "benches", "benches/time", "fuzz/replay", "portals-shim/fabric/testing")
 
 
 def fields(text):

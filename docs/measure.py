@@ -11,7 +11,7 @@ sys.dont_write_bytecode = True
 import modules
 
 # Declarations of other libraries, and tables of parameters: their fields are not for this project to choose.
-LEFT_OUT = ("verbs-backend/sys", "nic-model", "tests", "tests/deny", "tests/explorer", "xtask", "benches", "fuzz/replay", "programs")
+LEFT_OUT = ("verbs-backend/sys", "nic-model", "tests", "tests/deny", "tests/explorer", "xtask", "benches", "benches/time", "fuzz/replay", "programs")
 
 
 def lines(folder):
