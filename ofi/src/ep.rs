@@ -17,7 +17,7 @@ use crate::options::{self, Options};
 use crate::progress::Users;
 use crate::ptr::{Outcome, borrow, entry, entry_int, write_bytes};
 use crate::table::Table;
-use ofi_engine::completion::{Op, Queue, Reports, ReportsId, flags};
+use ofi_engine::completion::{Level, Op, Queue, Reports, ReportsId, flags};
 use ofi_engine::names::{Name, NameError, Published};
 use ofi_engine::{Endpoint, OpenError, ProcessId, Refused};
 use std::ffi::{c_int, c_void};
@@ -294,13 +294,21 @@ impl EndpointFid {
             Which::Receive => &bound.rx,
         };
         let asked = !direction.selective || flags & cap::COMPLETION != 0;
-        let delivered = cap::DELIVERY_COMPLETE | cap::COMMIT_COMPLETE;
+        let has = |level: u64| flags & level != 0;
+        let level = if has(cap::MATCH_COMPLETE) {
+            Level::Matched
+        } else if has(cap::DELIVERY_COMPLETE | cap::COMMIT_COMPLETE) {
+            Level::Delivered
+        } else if has(cap::TRANSMIT_COMPLETE) {
+            Level::Transmitted
+        } else {
+            Level::Injected
+        };
         Ok(Op {
             context: context.map_or(0, |p| p.expose_provenance()),
             flags: kind,
             told: asked && context.is_some(),
-            delivered: flags & delivered != 0,
-            matched: flags & cap::MATCH_COMPLETE != 0,
+            level,
             reports: bound.reports[which as usize],
         })
     }

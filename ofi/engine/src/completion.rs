@@ -357,6 +357,20 @@ pub struct Reports {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportsId(usize);
 
+/// How far a message has come at its end (fi_cq(3), "Completion event semantics").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// Its memory is free (`FI_INJECT_COMPLETE`).
+    #[default]
+    Injected,
+    /// It arrives though its sender serves its endpoint no more (`FI_TRANSMIT_COMPLETE`).
+    Transmitted,
+    /// The peer has it (`FI_DELIVERY_COMPLETE`).
+    Delivered,
+    /// A receive has taken it (`FI_MATCH_COMPLETE`).
+    Matched,
+}
+
 /// What an operation tells of its end, and whom. It has no part in anything that is shared, so that an operation costs no
 /// reference count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -367,10 +381,8 @@ pub struct Op {
     pub flags: u64,
     /// Its end is a completion; a failure is one in any case.
     pub told: bool,
-    /// Ends when the data is with the peer, and not when the memory is free (`FI_DELIVERY_COMPLETE`).
-    pub delivered: bool,
-    /// Ends when a receive has taken the message (`FI_MATCH_COMPLETE`).
-    pub matched: bool,
+    /// How far a message has come when its end is told. Other operations have always been made by then.
+    pub level: Level,
     /// Of the endpoint that makes it; nobody is told without.
     pub reports: Option<ReportsId>,
 }

@@ -2,7 +2,7 @@
 
 use crate::accesses::{Accesses, Counts};
 use crate::capacity::CAPACITY;
-use crate::completion::{End, Failure, Op, Reporter};
+use crate::completion::{End, Failure, Level, Op, Reporter};
 use crate::frames::{self, Frames};
 use crate::landing::{CONTROL, EAGER, Landing, MESSAGES, NUMBER, RoomError, Slots};
 use crate::matching::Lists;
@@ -365,7 +365,7 @@ impl Core {
     pub(crate) fn tell(
         &mut self,
         (at, slot): (usize, usize),
-        (load, acked): (&Load, bool),
+        (load, level): (&Load, Level),
         (kind, bits, data): (Kind, u64, Option<u32>),
         used: Use,
     ) -> Result<(), Error> {
@@ -373,13 +373,14 @@ impl Core {
         let said = peer.say(kind, data);
         let id = peer.id;
         let link = self.peers.link(at);
-        let link = link.filter(|_| self.fits_frame(load.len(), acked));
+        let link = link.filter(|_| self.fits_frame(load.len(), level));
         let framed = |link| load.with_bytes(|bytes| frames::send(link, said, bits, bytes));
         if link.is_some_and(framed) {
             self.slots.give_back(slot);
             self.used(used, NiFail::OK, load.len());
         } else {
             let to = target(id, MESSAGES, bits, 0);
+            let acked = level != Level::Injected;
             self.put((at, slot), (load, acked), to, said.encode(), used)?;
         }
         self.peers.get(at).said(said);
@@ -433,19 +434,19 @@ impl Core {
                 op,
             } => {
                 // A short message travels without its match, so one that awaits that is announced.
-                let short = load.len() <= EAGER as u64 && !op.matched;
+                let short = load.len() <= EAGER as u64 && op.level != Level::Matched;
                 let eager = short && !self.peers.get(at).envelopes;
                 let kind = Kind::of(tagged, eager);
                 let slot = self.slots.take().ok_or(Error::NoSpace)?;
                 if eager {
-                    let (len, acked) = (load.len(), op.delivered);
+                    let (len, acked) = (load.len(), op.level != Level::Injected);
                     let used = Use::Message {
                         op,
                         len,
                         tag,
                         acked,
                     };
-                    let sent = self.tell((at, slot), (&load, acked), (kind, tag, data), used);
+                    let sent = self.tell((at, slot), (&load, op.level), (kind, tag, data), used);
                     self.recycle(load);
                     sent
                 } else {
@@ -499,7 +500,7 @@ impl Core {
                 let said = (Kind::Written, bits, data);
                 let nothing = Load::Copied(Vec::new());
                 let used = Use::Note { op, len };
-                self.tell((at, slot), (&nothing, false), said, used)
+                self.tell((at, slot), (&nothing, Level::Injected), said, used)
             }
         }
     }
@@ -515,7 +516,12 @@ impl Core {
     ) -> Result<(), Error> {
         let slot = self.slots.take().ok_or(Error::NoSpace)?;
         let load = Load::Copied(bytes);
-        let sent = self.tell((at, slot), (&load, false), (kind, number, data), used);
+        let sent = self.tell(
+            (at, slot),
+            (&load, Level::Injected),
+            (kind, number, data),
+            used,
+        );
         self.recycle(load);
         sent
     }

@@ -19,7 +19,7 @@
 //!
 //! [`Order`]: crate::order::Order
 
-use crate::completion::Op;
+use crate::completion::{Level, Op};
 use crate::core::Core;
 use crate::endpoint::Message;
 use crate::landing::Landed;
@@ -108,11 +108,12 @@ impl Core {
         }
     }
 
-    /// Whether a message of this length may be a frame, to be acknowledged or not. One that follows a write may not: it comes after what was
-    /// written (`FI_ORDER_SAW`).
+    /// Whether a message of this length may be a frame, which lies where the peer finds it and is not acknowledged. One that follows a
+    /// write may not: it comes after what was written (`FI_ORDER_SAW`).
     #[inline]
-    pub(crate) const fn fits_frame(&self, len: u64, acked: bool) -> bool {
-        len <= LONGEST && !acked && self.remote == 0
+    pub(crate) const fn fits_frame(&self, len: u64, level: Level) -> bool {
+        let lies_there = matches!(level, Level::Injected | Level::Transmitted);
+        len <= LONGEST && lies_there && self.remote == 0
     }
 
     /// Sends a message of the program's as a frame, if it may leave now and its end is that it has left.
@@ -125,7 +126,7 @@ impl Core {
         op: &Op,
     ) -> bool {
         let len = buffer.len();
-        if !self.fits_frame(len, op.delivered || op.matched) {
+        if !self.fits_frame(len, op.level) {
             return false;
         }
         let at = self.number(to);

@@ -23,7 +23,7 @@
 //! * A message ends once, by the get or by what the peer says, whichever is first. A peer that says that it has read what it has not
 //!   harms itself alone.
 
-use crate::completion::{End, Failure, Op};
+use crate::completion::{End, Failure, Level, Op};
 use crate::core::{Core, Pending, Use, memory_of, target};
 use crate::landing::{EXPOSED, PENDING};
 use crate::matching::Receive;
@@ -93,7 +93,12 @@ impl Core {
         bytes.extend_from_slice(&envelope.encode());
         let envelope = Load::Copied(bytes);
         let used = Use::Envelope(number);
-        let sent = self.tell((at, slot), (&envelope, false), (kind, tag, data), used);
+        let sent = self.tell(
+            (at, slot),
+            (&envelope, Level::Injected),
+            (kind, tag, data),
+            used,
+        );
         self.recycle(envelope);
         if sent.is_err() {
             self.take_exposed(number);

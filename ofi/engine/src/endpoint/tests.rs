@@ -13,7 +13,7 @@ mod waits;
 use super::*;
 use crate::addresses::Addresses;
 use crate::completion::{
-    Counter, End, Entry, ErrorEntry, HasFailed, Queue, Reports, ReportsId, flags,
+    Counter, End, Entry, ErrorEntry, HasFailed, Level, Queue, Reports, ReportsId, flags,
 };
 use crate::peers::Backlog;
 use portals_shim::Region;
@@ -131,8 +131,7 @@ impl Side {
             context,
             flags,
             told: true,
-            delivered: false,
-            matched: false,
+            level: Level::Injected,
             reports: Some(self.reports),
         }
     }

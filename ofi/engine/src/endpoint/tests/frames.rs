@@ -185,7 +185,47 @@ fn a_message_that_is_to_be_delivered_has_no_end_before_that() {
     let Some([a, b]) = linked() else { return };
     let from = filled(8, 1);
     let op = Op {
-        delivered: true,
+        level: Level::Delivered,
+        ..a.op(5, flags::SEND | flags::TAGGED)
+    };
+    let lent = buffer(&from, 0, 8);
+    a.endpoint.send(a.peers[1], tagged(1), lent, op).unwrap();
+    for _ in 0..100 {
+        assert!(a.poll().is_none(), "its peer has not looked");
+    }
+    assert_eq!(next(&[&a, &b]).unwrap().0.context, 5);
+}
+
+#[test]
+fn a_message_that_is_to_be_transmitted_ends_where_its_peer_finds_it() {
+    let Some([a, b]) = linked() else { return };
+    let from = filled(8, 1);
+    let op = Op {
+        level: Level::Transmitted,
+        ..a.op(5, flags::SEND | flags::TAGGED)
+    };
+    let lent = buffer(&from, 0, 8);
+    a.endpoint.send(a.peers[1], tagged(1), lent, op).unwrap();
+    assert_eq!(next(&[&a]).unwrap().0.context, 5);
+    // Its sender is served no more.
+    let to = Region::new(8).unwrap();
+    b.receive(exactly(None, 1), &to, 8, 6);
+    assert_eq!(next(&[&b]).unwrap().0.context, 6);
+}
+
+/// Portals may keep it until its sender is served again.
+#[test]
+fn a_message_without_a_frame_that_is_to_be_transmitted_has_no_end_before_its_peer_has_it() {
+    let Some([a, b]) = linked() else { return };
+    let mut core = a.endpoint.core();
+    let at = core.peers.number(a.peers[1]);
+    core.unlink(at);
+    drop(core);
+    let from = filled(8, 1);
+    a.send(1, 2, &from, 8);
+    assert_eq!(next(&[&a]).unwrap().0.context, 1000, "its memory is free");
+    let op = Op {
+        level: Level::Transmitted,
         ..a.op(5, flags::SEND | flags::TAGGED)
     };
     let lent = buffer(&from, 0, 8);
@@ -201,7 +241,7 @@ fn a_message_that_is_to_be_matched_has_no_end_before_its_receive() {
     let Some([a, b]) = linked() else { return };
     let (from, to) = (filled(8, 1), Region::new(8).unwrap());
     let op = Op {
-        matched: true,
+        level: Level::Matched,
         ..a.op(5, flags::SEND | flags::TAGGED)
     };
     let lent = buffer(&from, 0, 8);
