@@ -192,6 +192,12 @@ fn no_operation_allocates() {
 }
 
 #[test]
+fn nothing_grows_with_the_number_of_calls() {
+    run_c("growth", "nothing grows", &["500"], &[]);
+    run_c_on_the_model("growth", "nothing grows", "4", &["50"]);
+}
+
+#[test]
 fn what_newer_libfabrics_call_is_there() {
     run_c("newer", "all that is newer is right", &[], &[]);
 }

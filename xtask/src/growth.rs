@@ -6,8 +6,8 @@ use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Operations of each kind
-    #[arg(long, default_value_t = 1_000_000)]
+    /// Operations of each kind; buffers that wrap are resident in whole only after thousands
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(100_000..))]
     operations: u64,
     /// Operations of each kind on the SeaStar model, which simulates every packet: a quarter if not given
     #[arg(long)]
