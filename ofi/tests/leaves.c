@@ -1,4 +1,5 @@
-/* A process that injects messages, and closes its endpoint and ends at once: its peer, which speaks to it for the first time, gets them all. */
+/* A process sends messages to a peer that has not been heard of, which gets them all: though they are injected, and the endpoint is closed at
+   once, or, with `exits`, though the process ends without closing it when the last has ended as `FI_TRANSMIT_COMPLETE` says. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,13 +44,30 @@ static void close_all(void)
     close_domain();
 }
 
-static void sends(int from)
+/* Ends the process. */
+static void transmits(fi_addr_t peer)
+{
+    char bytes[LEN];
+    for (int i = 0; i < MESSAGES; i++) {
+        struct fi_cq_tagged_entry entry;
+        struct iovec whole = {bytes, LEN};
+        struct fi_msg_tagged msg = {.msg_iov = &whole, .iov_count = 1, .addr = peer, .tag = 1};
+        memset(bytes, i, LEN);
+        IS(fi_tsendmsg(ep, &msg, FI_TRANSMIT_COMPLETE), 0);
+        IS(fi_cq_sread(cq, &entry, 1, NULL, 20000), 1);
+    }
+    _exit(0);
+}
+
+static void sends(int from, int exits)
 {
     char name[64], bytes[LEN];
     fi_addr_t peer;
     open_all();
-    IS(read(from, name, sizeof name), 32);
+    IS(read(from, name, sizeof name) >= 32, 1);
     IS(fi_av_insert(av, name, 1, &peer, 0, NULL), 1);
+    if (exits)
+        transmits(peer);
     for (int i = 0; i < MESSAGES; i++) {
         struct iovec whole = {bytes, LEN};
         struct fi_msg_tagged msg = {.msg_iov = &whole, .iov_count = 1, .addr = peer, .tag = 1};
@@ -66,7 +84,7 @@ static void receives(int to)
     size_t len = sizeof name;
     open_all();
     IS(fi_getname(&ep->fid, name, &len), 0);
-    IS(write(to, name, len), 32);
+    IS(write(to, name, len), len);
     for (int i = 0; i < MESSAGES; i++) {
         struct fi_cq_tagged_entry entry;
         IS(fi_trecv(ep, bytes, LEN, NULL, FI_ADDR_UNSPEC, 1, 0, bytes), 0);
@@ -78,13 +96,13 @@ static void receives(int to)
     close_all();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     int ends[2], status;
     IS(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {
-        sends(ends[0]);
+        sends(ends[0], argc > 1 && strcmp(argv[1], "exits") == 0);
         exit(0);
     }
     receives(ends[1]);

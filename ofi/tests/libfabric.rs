@@ -184,6 +184,8 @@ fn endpoints_are_found_by_the_host_and_the_port_that_they_are_named() {
 #[test]
 fn what_was_injected_arrives_though_its_sender_closes_at_once() {
     run_c("leaves", "all has arrived", &[], &[]);
+    run_c("leaves", "all has arrived", &["exits"], &[]);
+    run_c_on_the_model("leaves", "all has arrived", "2", &["exits"]);
 }
 
 #[test]
