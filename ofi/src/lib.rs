@@ -57,7 +57,13 @@ mod wait;
 pub use abi::Provider;
 use std::ffi::c_void;
 
-unsafe extern "C" fn cleanup() {}
+/// What libfabric calls as the process ends.
+extern "C" fn cleanup() {
+    ptr::entry(|| {
+        progress::Users::leave();
+        Ok(0)
+    });
+}
 
 /// Says what goes wrong, and with `FI_LOG_LEVEL` more.
 fn begin_log() {

@@ -53,6 +53,22 @@ impl Users {
         }
     }
 
+    /// The process ends, and endpoints are open: what their programs hold for sent leaves. What another call has stays as it is, as that
+    /// may be one of the thread that ends the process.
+    pub(crate) fn leave() {
+        let begun = Instant::now();
+        for endpoint in ALL.get().all() {
+            while endpoint.is_taken() && begun.elapsed() < LAST {
+                std::thread::yield_now();
+            }
+            if endpoint.leaves_by_progress() && !endpoint.is_taken() {
+                Self::settle(&endpoint);
+                endpoint.close();
+                Self::end(&endpoint);
+            }
+        }
+    }
+
     /// An endpoint has closed: nobody who reads has it any more.
     pub(crate) fn end(endpoint: &Arc<Endpoint>) {
         ALL.get().remove(endpoint);

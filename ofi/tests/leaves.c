@@ -1,5 +1,6 @@
 /* A process sends messages to a peer that has not been heard of, which gets them all: though they are injected, and the endpoint is closed at
-   once, or, with `exits`, though the process ends without closing it when the last has ended as `FI_TRANSMIT_COMPLETE` says. */
+   once; or, with `exit`, though the process ends without closing it when the last has ended; or, with `_exit`, though it ends at once
+   when the last has ended as `FI_TRANSMIT_COMPLETE` says. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,8 +45,7 @@ static void close_all(void)
     close_domain();
 }
 
-/* Ends the process. */
-static void transmits(fi_addr_t peer)
+static void ends(fi_addr_t peer, int at_once)
 {
     char bytes[LEN];
     for (int i = 0; i < MESSAGES; i++) {
@@ -53,21 +53,23 @@ static void transmits(fi_addr_t peer)
         struct iovec whole = {bytes, LEN};
         struct fi_msg_tagged msg = {.msg_iov = &whole, .iov_count = 1, .addr = peer, .tag = 1};
         memset(bytes, i, LEN);
-        IS(fi_tsendmsg(ep, &msg, FI_TRANSMIT_COMPLETE), 0);
+        IS(fi_tsendmsg(ep, &msg, at_once ? FI_TRANSMIT_COMPLETE : 0), 0);
         IS(fi_cq_sread(cq, &entry, 1, NULL, 20000), 1);
     }
-    _exit(0);
+    if (at_once)
+        _exit(0);
+    exit(0);
 }
 
-static void sends(int from, int exits)
+static void sends(int from, const char *how)
 {
     char name[64], bytes[LEN];
     fi_addr_t peer;
     open_all();
     IS(read(from, name, sizeof name) >= 32, 1);
     IS(fi_av_insert(av, name, 1, &peer, 0, NULL), 1);
-    if (exits)
-        transmits(peer);
+    if (how)
+        ends(peer, strcmp(how, "_exit") == 0);
     for (int i = 0; i < MESSAGES; i++) {
         struct iovec whole = {bytes, LEN};
         struct fi_msg_tagged msg = {.msg_iov = &whole, .iov_count = 1, .addr = peer, .tag = 1};
@@ -98,14 +100,14 @@ static void receives(int to)
 
 int main(int argc, char **argv)
 {
-    int ends[2], status;
-    IS(pipe(ends), 0);
+    int ways[2], status;
+    IS(pipe(ways), 0);
     pid_t child = fork();
     if (child == 0) {
-        sends(ends[0], argc > 1 && strcmp(argv[1], "exits") == 0);
+        sends(ways[0], argc > 1 ? argv[1] : NULL);
         exit(0);
     }
-    receives(ends[1]);
+    receives(ways[1]);
     IS(waitpid(child, &status, 0), child);
     IS(status, 0);
     puts("all has arrived");

@@ -182,10 +182,12 @@ fn endpoints_are_found_by_the_host_and_the_port_that_they_are_named() {
 }
 
 #[test]
-fn what_was_injected_arrives_though_its_sender_closes_at_once() {
+fn what_is_held_for_sent_arrives_though_its_sender_ends() {
     run_c("leaves", "all has arrived", &[], &[]);
-    run_c("leaves", "all has arrived", &["exits"], &[]);
-    run_c_on_the_model("leaves", "all has arrived", "2", &["exits"]);
+    for how in ["exit", "_exit"] {
+        run_c("leaves", "all has arrived", &[how], &[]);
+        run_c_on_the_model("leaves", "all has arrived", "2", &[how]);
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::remote::Access;
 use crate::wire::words;
 use host::awake::Awake;
 use portals_shim::endpoint::{self, Address, AddressError};
-use portals_shim::fabric::{FabricConfig, FabricError};
+use portals_shim::fabric::{FabricConfig, FabricError, FabricKind};
 use portals_shim::{Interface, ProcessId, Wait};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -425,6 +425,18 @@ impl Endpoint {
     /// of [`Message::inject`]. It ends by the progress of both. Of what waits, all is lost if the endpoint closes before.
     pub fn is_busy(&self) -> bool {
         self.core().is_busy()
+    }
+
+    /// Whether a message that has ended may need this process's progress to leave: over an adapter. Memory that is shared outlives a
+    /// process, and so do the chips of the model.
+    pub fn leaves_by_progress(&self) -> bool {
+        let address = Address::from_bytes(&self.address());
+        address.is_ok_and(|own| own.kind() == FabricKind::Verbs)
+    }
+
+    /// Whether a call has the endpoint. A thread that asks within one, as the process ends, would wait for itself.
+    pub fn is_taken(&self) -> bool {
+        self.try_core().is_none()
     }
 
     /// Closes the endpoint: operations under way have no end any more, and no memory that was lent to it is touched after this. Other
