@@ -108,8 +108,7 @@ impl Core {
 
     fn slot_event(&mut self, slot: usize, event: &Brief) {
         let waits = match self.uses.get(slot) {
-            Some(Some((_, Use::Message { acked: true, .. } | Use::Write { .. }))) => EventKind::Ack,
-            Some(Some(_)) => EventKind::SendEnd,
+            Some(Some((_, used))) => used.last_event(),
             _ => return,
         };
         if event.kind != waits {

@@ -371,6 +371,13 @@ pub enum Level {
     Matched,
 }
 
+impl Level {
+    /// Whether a message that goes by Portals has to be acknowledged for it.
+    pub(crate) fn is_acked(self) -> bool {
+        self != Self::Injected
+    }
+}
+
 /// What an operation tells of its end, and whom. It has no part in anything that is shared, so that an operation costs no
 /// reference count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -381,7 +388,7 @@ pub struct Op {
     pub flags: u64,
     /// Its end is a completion; a failure is one in any case.
     pub told: bool,
-    /// How far a message has come when its end is told. Other operations have always been made by then.
+    /// How far a message, or the data beside a write, has come when the end is told. Other operations have always been made by then.
     pub level: Level,
     /// Of the endpoint that makes it; nobody is told without.
     pub reports: Option<ReportsId>,

@@ -15,8 +15,8 @@ use crate::removed::Removed;
 use crate::rendezvous::Shown;
 use crate::wire::{Kind, Said, TAKES_FRAMES, note};
 use portals_shim::{
-    AckRequest, ClockKind, EqHandle, Error, Interface, MdHandle, MdMemory, MdOptions, MdSpec,
-    MeHandle, NiFail, Posted, ProcessId, Put, Target, Unlink,
+    AckRequest, ClockKind, EqHandle, Error, EventKind, Interface, MdHandle, MdMemory, MdOptions,
+    MdSpec, MeHandle, NiFail, Posted, ProcessId, Put, Target, Unlink,
 };
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -31,13 +31,8 @@ const MOST_QUEUED: usize = CAPACITY;
 /// What a slot is sent for.
 #[derive(Debug)]
 pub(crate) enum Use {
-    /// A message; `acked`: its end is that of its delivery.
-    Message {
-        op: Op,
-        len: u64,
-        tag: u64,
-        acked: bool,
-    },
+    /// A message.
+    Message { op: Op, len: u64, tag: u64 },
     /// The envelope of what this operation exposes.
     Envelope(u64),
     /// A write to a peer's memory, and what the peer is told of it.
@@ -52,6 +47,19 @@ pub(crate) enum Use {
     Note { op: Op, len: u64 },
     /// Bytes of which nobody waits for the end.
     Nothing,
+}
+
+impl Use {
+    /// The event that ends it.
+    pub(crate) fn last_event(&self) -> EventKind {
+        match self {
+            Self::Write { .. } => EventKind::Ack,
+            Self::Message { op, .. } | Self::Note { op, .. } if op.level.is_acked() => {
+                EventKind::Ack
+            }
+            _ => EventKind::SendEnd,
+        }
+    }
 }
 
 /// What the end of a descriptor of its own ends.
@@ -380,8 +388,13 @@ impl Core {
             self.used(used, NiFail::OK, load.len());
         } else {
             let to = target(id, MESSAGES, bits, 0);
-            let acked = level != Level::Injected;
-            self.put((at, slot), (load, acked), to, said.encode(), used)?;
+            self.put(
+                (at, slot),
+                (load, level.is_acked()),
+                to,
+                said.encode(),
+                used,
+            )?;
         }
         self.peers.get(at).said(said);
         Ok(())
@@ -439,13 +452,8 @@ impl Core {
                 let kind = Kind::of(tagged, eager);
                 let slot = self.slots.take().ok_or(Error::NoSpace)?;
                 if eager {
-                    let (len, acked) = (load.len(), op.level != Level::Injected);
-                    let used = Use::Message {
-                        op,
-                        len,
-                        tag,
-                        acked,
-                    };
+                    let len = load.len();
+                    let used = Use::Message { op, len, tag };
                     let sent = self.tell((at, slot), (&load, op.level), (kind, tag, data), used);
                     self.recycle(load);
                     sent
@@ -500,7 +508,7 @@ impl Core {
                 let said = (Kind::Written, bits, data);
                 let nothing = Load::Copied(Vec::new());
                 let used = Use::Note { op, len };
-                self.tell((at, slot), (&nothing, Level::Injected), said, used)
+                self.tell((at, slot), (&nothing, op.level), said, used)
             }
         }
     }
@@ -595,7 +603,7 @@ impl Core {
     pub(crate) fn used(&mut self, used: Use, fail: NiFail, mlength: u64) {
         let failure = Failure::of(fail);
         match (used, failure) {
-            (Use::Message { op, len, tag, .. }, _) => self.reporter.sent(&op, failure, len, tag),
+            (Use::Message { op, len, tag }, _) => self.reporter.sent(&op, failure, len, tag),
             (Use::Note { op, len }, _) => self.reporter.sent(&op, failure, len, 0),
             (Use::Envelope(number), Some(why)) => self.unexpose(number, why),
             (Use::Asked(number), Some(why)) => self.unanswered(number, why),

@@ -180,32 +180,51 @@ fn frames_that_keep_coming_hold_up_nothing_else() {
     has(&to, 50_000, 2);
 }
 
+/// An operation of the first side that is to come so far.
+fn so_far(a: &Side, level: Level) -> Op {
+    Op {
+        level,
+        ..a.op(5, flags::SEND | flags::TAGGED)
+    }
+}
+
+/// A message from memory that the caller keeps.
+fn send_so_far(a: &Side, from: &Region, level: Level) {
+    let (lent, op) = (buffer(from, 0, 8), so_far(a, level));
+    a.endpoint.send(a.peers[1], tagged(1), lent, op).unwrap();
+}
+
+/// What is under way ends when the second side looks, and not before.
+fn ends_by_a_look(a: &Side, b: &Side) {
+    for _ in 0..100 {
+        assert!(a.poll().is_none(), "its peer has not looked");
+    }
+    assert_eq!(next(&[a, b]).unwrap().0.context, 5);
+}
+
+/// Two sides of which the first sends no frames any more: Portals may keep a message until its sender is served again.
+fn unlinked() -> Option<[Side; 2]> {
+    let [a, b] = linked()?;
+    let mut core = a.endpoint.core();
+    let at = core.peers.number(a.peers[1]);
+    core.unlink(at);
+    drop(core);
+    Some([a, b])
+}
+
 #[test]
 fn a_message_that_is_to_be_delivered_has_no_end_before_that() {
     let Some([a, b]) = linked() else { return };
     let from = filled(8, 1);
-    let op = Op {
-        level: Level::Delivered,
-        ..a.op(5, flags::SEND | flags::TAGGED)
-    };
-    let lent = buffer(&from, 0, 8);
-    a.endpoint.send(a.peers[1], tagged(1), lent, op).unwrap();
-    for _ in 0..100 {
-        assert!(a.poll().is_none(), "its peer has not looked");
-    }
-    assert_eq!(next(&[&a, &b]).unwrap().0.context, 5);
+    send_so_far(&a, &from, Level::Delivered);
+    ends_by_a_look(&a, &b);
 }
 
 #[test]
 fn a_message_that_is_to_be_transmitted_ends_where_its_peer_finds_it() {
     let Some([a, b]) = linked() else { return };
     let from = filled(8, 1);
-    let op = Op {
-        level: Level::Transmitted,
-        ..a.op(5, flags::SEND | flags::TAGGED)
-    };
-    let lent = buffer(&from, 0, 8);
-    a.endpoint.send(a.peers[1], tagged(1), lent, op).unwrap();
+    send_so_far(&a, &from, Level::Transmitted);
     assert_eq!(next(&[&a]).unwrap().0.context, 5);
     // Its sender is served no more.
     let to = Region::new(8).unwrap();
@@ -213,39 +232,53 @@ fn a_message_that_is_to_be_transmitted_ends_where_its_peer_finds_it() {
     assert_eq!(next(&[&b]).unwrap().0.context, 6);
 }
 
-/// Portals may keep it until its sender is served again.
 #[test]
 fn a_message_without_a_frame_that_is_to_be_transmitted_has_no_end_before_its_peer_has_it() {
-    let Some([a, b]) = linked() else { return };
-    let mut core = a.endpoint.core();
-    let at = core.peers.number(a.peers[1]);
-    core.unlink(at);
-    drop(core);
+    let Some([a, b]) = unlinked() else { return };
     let from = filled(8, 1);
-    a.send(1, 2, &from, 8);
-    assert_eq!(next(&[&a]).unwrap().0.context, 1000, "its memory is free");
-    let op = Op {
-        level: Level::Transmitted,
-        ..a.op(5, flags::SEND | flags::TAGGED)
+    send_so_far(&a, &from, Level::Injected);
+    assert_eq!(next(&[&a]).unwrap().0.context, 5, "its memory is free");
+    send_so_far(&a, &from, Level::Transmitted);
+    ends_by_a_look(&a, &b);
+}
+
+#[test]
+fn a_write_with_data_that_is_to_be_transmitted_has_no_end_before_its_peer_has_the_data() {
+    let Some([a, b]) = unlinked() else { return };
+    let memory = Region::new(8).unwrap();
+    let access = Access {
+        read: false,
+        write: true,
     };
-    let lent = buffer(&from, 0, 8);
-    a.endpoint.send(a.peers[1], tagged(1), lent, op).unwrap();
-    for _ in 0..100 {
-        assert!(a.poll().is_none(), "its peer has not looked");
-    }
-    assert_eq!(next(&[&a, &b]).unwrap().0.context, 5);
+    let offered = buffer(&memory, 0, 8);
+    b.endpoint.register(1, &offered, access).unwrap();
+    let remote = Remote { offset: 0, key: 1 };
+    // Returns when the peer's memory has it; the first side has not looked since.
+    let write = |from: &Region, seed, level| {
+        let (lent, data) = (buffer(from, 0, 8), (Some(99), false));
+        let op = so_far(&a, level);
+        a.endpoint
+            .write(a.peers[1], remote, lent, data, op)
+            .unwrap();
+        let (begun, mut first) = (Instant::now(), [0]);
+        while first[0] != bytes(8, seed)[0] {
+            assert!(begun.elapsed() < LIMIT, "nothing is written");
+            b.endpoint.progress(Duration::ZERO);
+            memory.read(0, &mut first).unwrap();
+        }
+    };
+    let from = [5, 6].map(|seed| filled(8, seed));
+    write(&from[0], 5, Level::Injected);
+    assert_eq!(next(&[&a]).unwrap().0.context, 5, "its memory is free");
+    write(&from[1], 6, Level::Transmitted);
+    ends_by_a_look(&a, &b);
 }
 
 #[test]
 fn a_message_that_is_to_be_matched_has_no_end_before_its_receive() {
     let Some([a, b]) = linked() else { return };
     let (from, to) = (filled(8, 1), Region::new(8).unwrap());
-    let op = Op {
-        level: Level::Matched,
-        ..a.op(5, flags::SEND | flags::TAGGED)
-    };
-    let lent = buffer(&from, 0, 8);
-    a.endpoint.send(a.peers[1], tagged(1), lent, op).unwrap();
+    send_so_far(&a, &from, Level::Matched);
     waits_unexpected(&a, &b, 1);
     for _ in 0..100 {
         assert!(a.poll().is_none(), "nobody receives it");

@@ -37,16 +37,8 @@ fn lose_one(a: &Side) -> Brief {
     let mut core = a.endpoint.core();
     let at = core.peers.number(a.peers[1]);
     let slot = core.slots.take().unwrap();
-    let (len, tag, acked) = (8, 1, false);
-    core.uses[slot] = Some((
-        at,
-        Use::Message {
-            op,
-            len,
-            tag,
-            acked,
-        },
-    ));
+    let (len, tag) = (8, 1);
+    core.uses[slot] = Some((at, Use::Message { op, len, tag }));
     core.peers.get(at).order.sent();
     Brief {
         kind: EventKind::SendEnd,
