@@ -53,19 +53,22 @@ impl Users {
         }
     }
 
-    /// The process ends, and endpoints are open: what their programs hold for sent leaves. What another call has stays as it is, as that
-    /// may be one of the thread that ends the process.
+    /// The process ends, and endpoints are open: what their programs hold for sent leaves. Nothing happens while a call has one of them, as
+    /// the thread that ends the process may be in it, within a signal handler.
     pub(crate) fn leave() {
-        let begun = Instant::now();
-        for endpoint in ALL.get().all() {
-            while endpoint.is_taken() && begun.elapsed() < LAST {
-                std::thread::yield_now();
+        let (all, begun) = (ALL.get().all(), Instant::now());
+        if !all.iter().any(|endpoint| endpoint.leaves_by_progress()) {
+            return;
+        }
+        while all.iter().any(|endpoint| endpoint.is_taken()) {
+            if begun.elapsed() >= LAST {
+                return;
             }
-            if endpoint.leaves_by_progress() && !endpoint.is_taken() {
-                Self::settle(&endpoint);
-                endpoint.close();
-                Self::end(&endpoint);
-            }
+            std::thread::yield_now();
+        }
+        for endpoint in all.iter().filter(|e| e.leaves_by_progress()) {
+            Self::settle(endpoint);
+            endpoint.close();
         }
     }
 

@@ -197,7 +197,7 @@ fn no_operation_allocates() {
 
 #[test]
 fn nothing_grows_with_the_number_of_calls() {
-    run_c("growth", "nothing grows", &["500"], &[]);
+    run_c("growth", "nothing grows", &["20000"], &[]);
     run_c_on_the_model("growth", "nothing grows", "4", &["50"]);
 }
 
